@@ -1,0 +1,5 @@
+"""`python -m fedvls`."""
+
+from .cli import main
+
+main()

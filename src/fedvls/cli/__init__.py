@@ -1,0 +1,49 @@
+"""The command line: thin commands over the library. Nothing here imports torch until a command needs it."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import warnings
+
+import typer
+
+from ..errors import FedvlsError
+
+app = typer.Typer(
+    name="fedvls",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Federated learning where sites' labels differ: FedVLS, its baselines, and what they do to vacant classes.",
+    epilog="Start with: fedvls demo",
+    rich_markup_mode=None,
+)
+
+for _module in ("demo", "run", "compare", "resume", "show", "partition", "ls"):
+    importlib.import_module(f".{_module}", __name__).add_to(app)
+
+
+class _OneLine(logging.Handler):
+    """Warnings of the library as one line each, on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"{record.levelname.lower()}: {record.getMessage()}", file=sys.stderr)
+
+
+def main() -> None:
+    """Entry point: a user's mistake is one line and exit code 2; Ctrl-C is 130."""
+    logging.getLogger("fedvls").addHandler(_OneLine())
+    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+    try:
+        app()
+    except FedvlsError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # `fedvls show | head`
+        sys.exit(141)

@@ -1,0 +1,75 @@
+"""`fedvls ls`: what there is to choose from."""
+
+from __future__ import annotations
+
+import inspect
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    methods = "methods"
+    datasets = "datasets"
+    models = "models"
+    partitions = "partitions"
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("ls", epilog="Example: fedvls ls methods")(ls)
+
+
+def ls(
+    kind: Annotated[Kind, typer.Argument(help="methods, datasets, models or partitions.")],
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """List methods, data sets, models or partitions with their values and defaults."""
+    from ..runs.files import to_json
+
+    rows = _entries(kind)
+    if json:
+        typer.echo(to_json(rows, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for head in ("name", "values and defaults", "what it is"):
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        values = "\n".join(f"{k} = {v}" for k, v in row["values"].items())
+        about = " ".join(filter(None, [row["summary"], f"({row['venue']})" if row.get("venue") else ""]))
+        table.add_row(row["name"], Text(values), Text(about))
+    Console().print(table)
+
+
+def _entries(kind: Kind) -> list[dict[str, Any]]:
+    hidden = {"sample_shape", "classes", "data_dir"}
+    rows = []
+    for entry in _registry(kind):
+        values = {k: None if v is inspect.Parameter.empty else v for k, v in entry.defaults.items() if k not in hidden}
+        rows.append({"name": entry.name, "values": values, "summary": entry.summary, **entry.about})
+    return rows
+
+
+def _registry(kind: Kind) -> Any:
+    if kind is Kind.methods:
+        from .. import methods  # noqa: F401  (registers them)
+        from ..method import METHODS
+
+        return METHODS
+    if kind is Kind.datasets:
+        from ..data import DATASETS
+
+        return DATASETS
+    if kind is Kind.models:
+        from ..models import MODELS
+
+        return MODELS
+    from ..partition import PARTITIONS
+
+    return PARTITIONS

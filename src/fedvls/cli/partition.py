@@ -1,0 +1,73 @@
+"""`fedvls partition`: who has what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ..partition import Split
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(epilog="Example: fedvls partition --dataset digits --beta 0.05 --seed 1 --plot partition.png")(
+        partition
+    )
+
+
+def partition(
+    dataset: Annotated[str, typer.Option(help="Data set by name, or the path of an .npz.")] = "digits",
+    partition: Annotated[str, typer.Option(help="Partition by name (see `fedvls ls partitions`).")] = "dirichlet",
+    beta: Annotated[float | None, typer.Option(help="Dirichlet concentration; smaller is more skewed.")] = None,
+    clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
+    seed: Annotated[int, typer.Option(help="Partition seed.")] = 0,
+    data_dir: Annotated[str | None, typer.Option(help="Folder with the data sets' files.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Other values, e.g. min_size=5.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a heat map (png, svg, pdf).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print sizes, counts, vacant classes and fingerprint.")] = False,
+) -> None:
+    """Show how a partition shares the labels: client x class counts, vacant cells visible."""
+    from ..data import load_dataset
+    from ..partition import get_partition
+    from ..runs.config import apply_settings
+    from ..runs.files import to_json
+
+    values: dict[str, Any] = apply_settings({} if beta is None else {"beta": beta}, settings or [])
+    chosen = get_partition(partition, **values)
+    data = load_dataset(dataset, data_dir)
+    split = chosen.split(data.y_train, data.classes, clients, seed)
+    if json:
+        typer.echo(to_json({"data": data.name, "partition": {**chosen.spec, "seed": seed}, **split.summary()}))
+    else:
+        _print(split, data.class_names)
+    if plot:
+        from ..report.figures import partition_heat_map
+
+        shown = ", ".join(f"{k} {v}" for k, v in chosen.values.items() if k == "beta" or k in values)
+        title = (
+            f"{data.name}: {chosen.name} {shown}, seed {seed}: {split.vacant_per_client:.1f} vacant classes per client"
+        )
+        typer.echo(f"figure: {partition_heat_map(split, data.class_names, title, plot)}", err=True)
+
+
+def _print(split: Split, class_names: tuple[str, ...]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title="samples per client and class (· = vacant)", title_justify="left")
+    for head in ("client", *class_names, "total", "vacant"):
+        table.add_column(head, justify="right")
+    for client in range(split.clients):
+        counts = [str(n) if n else "·" for n in split.counts[client].tolist()]
+        table.add_row(str(client), *counts, str(split.sizes[client]), str(int(split.vacant[client].sum())))
+    console.print(table)
+    sizes = split.sizes
+    console.print(
+        f"{split.vacant_per_client:.1f} of {split.classes} classes vacant per client; "
+        f"sizes {sizes.min()} to {sizes.max()}; accepted at draw {split.tries}; fingerprint {split.fingerprint}",
+        highlight=False,
+        soft_wrap=True,
+    )

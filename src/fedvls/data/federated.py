@@ -1,0 +1,161 @@
+"""The data of a federation before it is divided among clients: training set, untouched test set, and their scale."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DataError, UsageError
+from .arrays import MAX_CLASSES, Array, Scale, as_array, as_labels, as_samples, as_scale, refuse_labels_outside
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FederatedData:
+    """Samples and labels, checked on construction: whatever exists of this type can be trained on.
+
+    x_train, x_test: samples along the first axis; uint8, float32 or float64. Images are (channels, height, width).
+    y_train, y_test: class numbers 0..classes-1.
+    mean, std: per channel (the first axis of a three-axis sample; any other sample has one channel). Where samples
+        are used they become (x - mean) / std, with uint8 divided by 255 first and floats taken as they are. None: no
+        such step.
+    spec: the arguments of `load_dataset` that load this again; None for arrays that came from memory.
+    """
+
+    x_train: Array
+    y_train: NDArray[np.int64]
+    x_test: Array
+    y_test: NDArray[np.int64]
+    classes: int
+    class_names: tuple[str, ...] = ()
+    name: str = "arrays"
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    spec: Mapping[str, Any] | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: object,
+        y: object,
+        x_test: object,
+        y_test: object,
+        *,
+        classes: int | None = None,
+        class_names: Sequence[str] | None = None,
+        name: str = "arrays",
+        mean: Scale | None = None,
+        std: Scale | None = None,
+    ) -> FederatedData:
+        """Data from arrays, lists or tensors.
+
+        classes: the number of class names, or else one more than the largest label of both sets.
+        mean, std: one number, or one per channel. By default 0.5 and 0.5 for uint8 (so values span -1..1), and none
+            for floats.
+        """
+        x_train, labels, test_labels = as_array(x, "x_train"), as_labels(y, "y_train"), as_labels(y_test, "y_test")
+        if classes is None:
+            classes = len(class_names) if class_names else int(max(labels.max(), test_labels.max())) + 1
+        if x_train.dtype == np.uint8 and mean is None and std is None:
+            mean = std = 0.5
+        return cls(
+            x_train,
+            labels,
+            as_array(x_test, "x_test"),
+            test_labels,
+            classes=classes,
+            class_names=tuple(class_names or ()),
+            name=name,
+            mean=cast("tuple[float, ...] | None", mean),  # any scale: construction brings it into this form
+            std=cast("tuple[float, ...] | None", std),
+        )
+
+    def __post_init__(self) -> None:
+        x_train, y_train = as_samples(self.x_train, "x_train"), as_labels(self.y_train, "y_train")
+        x_test, y_test = as_samples(self.x_test, "x_test"), as_labels(self.y_test, "y_test")
+        x_train, x_test = _agreeing(x_train, x_test)
+        classes = _number_of_classes(self.classes)
+        for part, x, y in (("train", x_train, y_train), ("test", x_test, y_test)):
+            if len(x) != len(y):
+                raise DataError(f"x_{part} has {len(x)} samples but y_{part} has {len(y)} labels")
+            refuse_labels_outside(y, classes, f"y_{part}")
+        class_names = tuple(map(str, self.class_names)) or tuple(map(str, range(classes)))
+        if len(class_names) != classes:
+            raise UsageError(f"class_names has {len(class_names)} names for {classes} classes")
+        channels = _channels(x_train.shape[1:])
+        mean, std = as_scale(self.mean, channels, "mean"), as_scale(self.std, channels, "std")
+        if (mean is None) != (std is None):
+            raise UsageError(f"mean = {mean} and std = {std}: give both or neither")
+        if std is not None and min(std) <= 0:
+            raise UsageError(f"std = {std} must be above 0 in every channel")
+        checked = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test, "classes": classes}
+        checked |= {"class_names": class_names, "mean": mean, "std": std}
+        for key, value in checked.items():
+            object.__setattr__(self, key, value)
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return self.x_train.shape[1:]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with any sample, label, type, shape, scale or number of classes."""
+        digest = hashlib.sha256()
+        for array in (self.x_train, self.y_train, self.x_test, self.y_test):
+            digest.update(f"{array.dtype.str} {array.shape};".encode())
+            digest.update(array.data)
+        digest.update(f"{self.mean} {self.std} {self.classes}".encode())
+        return digest.hexdigest()[:16]
+
+    def describe(self) -> dict[str, Any]:
+        """What a run's header says about the data; ready for JSON."""
+        return {
+            "name": self.name,
+            "train_samples": len(self.y_train),
+            "test_samples": len(self.y_test),
+            "sample_shape": list(self.sample_shape),
+            "dtype": str(self.x_train.dtype),
+            "classes": self.classes,
+            "mean": None if self.mean is None else list(self.mean),
+            "std": None if self.std is None else list(self.std),
+            "fingerprint": self.fingerprint,
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"FederatedData({self.name!r}: {len(self.y_train)} train, {len(self.y_test)} test, "
+            f"samples {self.sample_shape} {self.x_train.dtype}, {self.classes} classes)"
+        )
+
+
+def _channels(sample_shape: tuple[int, ...]) -> int:
+    return sample_shape[0] if len(sample_shape) == 3 else 1
+
+
+def _agreeing(x_train: Array, x_test: Array) -> tuple[Array, Array]:
+    """Both sets in one shape and one type."""
+    if x_train.shape[1:] != x_test.shape[1:]:
+        raise DataError(f"x_test samples have shape {x_test.shape[1:]} but x_train samples {x_train.shape[1:]}")
+    if x_train.dtype == x_test.dtype:
+        return x_train, x_test
+    if np.uint8 in (x_train.dtype, x_test.dtype):  # uint8 is divided by 255 and floats are not
+        raise DataError(
+            f"x_train is {x_train.dtype} but x_test is {x_test.dtype}: give both as uint8 or both as floats"
+        )
+    return x_train.astype(np.float64, copy=False), x_test.astype(np.float64, copy=False)
+
+
+def _number_of_classes(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise UsageError(f"classes = {value!r} must be a whole number")
+    if not 2 <= value <= MAX_CLASSES:
+        raise UsageError(
+            f"classes = {value}: a classifier needs at least 2 classes (and at most {MAX_CLASSES} are allowed)"
+        )
+    return int(value)

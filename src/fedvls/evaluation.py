@@ -1,0 +1,57 @@
+"""What a model knows: accuracy over all, per class, and on the classes a client lacks, has few or has many of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .data.resident import ResidentData
+from .models.network import ModelState, Network
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model on the whole test set. `confusion[true, predicted]` counts samples."""
+
+    confusion: np.ndarray
+    loss: float
+
+    @property
+    def accuracy(self) -> float:
+        return float(np.trace(self.confusion) / self.confusion.sum())
+
+    @property
+    def per_class(self) -> list[float]:
+        """Share of each class's test samples that is predicted right; NaN-free: a class without samples gives 0."""
+        totals = self.confusion.sum(1)
+        return [float(hit / max(total, 1)) for hit, total in zip(np.diag(self.confusion), totals, strict=True)]
+
+
+@torch.no_grad()
+def evaluate(network: Network, state: ModelState, data: ResidentData, classes: int) -> Evaluation:
+    """Argmax over all raw logits, eval mode, the whole test set; the loss is plain cross-entropy."""
+    confusion = torch.zeros(classes * classes, dtype=torch.int64, device=data.device)
+    loss = torch.zeros((), dtype=torch.float64, device=data.device)
+    for x, labels in data.test_batches():
+        logits = network.logits(state, x, train=False)
+        cells = labels * classes + logits.argmax(-1)
+        confusion += torch.bincount(cells, minlength=classes * classes)
+        loss += torch.nn.functional.cross_entropy(logits.double(), labels, reduction="sum")
+    return Evaluation(confusion.reshape(classes, classes).cpu().numpy(), float(loss) / len(data.y_test))
+
+
+def drift_diversity(start: Mapping[str, Tensor], clients: Sequence[Mapping[str, Tensor]]) -> float | None:
+    """xi = sum_i ||m_i||^2 / ||sum_i m_i||^2, m_i = w_i - w at the start of the round; trainable parameters only.
+
+    1/N when all drifts coincide, 1 when they are orthogonal, large when they cancel, None when their sum is 0.
+    """
+    each, together = 0.0, 0.0
+    for name, before in start.items():
+        drifts = [client[name].double() - before.double() for client in clients]
+        each += sum(float(d.square().sum()) for d in drifts)
+        together += float(torch.stack(drifts).sum(0).square().sum())
+    return each / together if together > 0 else None

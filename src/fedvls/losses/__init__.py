@@ -1,0 +1,40 @@
+"""The loss terms: pure tensor functions that add up to objectives."""
+
+from .cross_entropy import (
+    calibrated_cross_entropy,
+    cross_entropy,
+    margin_cross_entropy,
+    restricted_cross_entropy,
+)
+from .distillation import (
+    existing_distillation,
+    full_distillation,
+    label_masked_distillation,
+    not_true_distillation,
+    target_distillation,
+    vacant_distillation,
+)
+from .proximal import proximal
+from .suppression import Suppression, logit_suppression
+from .term import ClientStatistics, LossInputs, Objective, Term, term
+
+__all__ = [
+    "ClientStatistics",
+    "LossInputs",
+    "Objective",
+    "Suppression",
+    "Term",
+    "calibrated_cross_entropy",
+    "cross_entropy",
+    "existing_distillation",
+    "full_distillation",
+    "label_masked_distillation",
+    "logit_suppression",
+    "margin_cross_entropy",
+    "not_true_distillation",
+    "proximal",
+    "restricted_cross_entropy",
+    "target_distillation",
+    "term",
+    "vacant_distillation",
+]

@@ -1,0 +1,85 @@
+"""Cross-entropy and its calibrations by the client's label statistics."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .masking import exclude
+from .term import LossInputs, Term, full_precision, term
+
+
+def _negative_log_likelihood(inputs: LossInputs, logits: Tensor) -> Tensor:
+    """Batch mean of -log softmax(logits)_y."""
+    picked = logits.log_softmax(-1).gather(-1, inputs.labels.unsqueeze(-1)).squeeze(-1)
+    return inputs.over_batch(-picked)
+
+
+def cross_entropy() -> Term:
+    """CE(z, y) = mean_i -log softmax(z_i)_{y_i}."""
+
+    @term("cross_entropy")
+    def value(inputs: LossInputs) -> Tensor:
+        return _negative_log_likelihood(inputs, full_precision(inputs.logits))
+
+    return value
+
+
+def calibrated_cross_entropy(floor: float = 1e-9) -> Term:
+    """L_cal = CE(z + log(p + floor), y)  (FedVLS eq. 2).
+
+    floor = 0 is the printed equation: vacant classes leave the softmax. The released program uses 1e-9, which shifts a
+    vacant logit by -20.7 and changes the loss by about 1e-9.
+    """
+
+    @term("calibrated_cross_entropy")
+    def value(inputs: LossInputs) -> Tensor:
+        logits, client = full_precision(inputs.logits), inputs.client
+        prior = client.prior.to(logits.dtype).unsqueeze(-2)
+        if floor > 0:
+            return _negative_log_likelihood(inputs, logits + (prior + floor).log())
+        present = ~client.vacant.unsqueeze(-2)
+        log_prior = torch.where(present, prior, 1.0).log()
+        return _negative_log_likelihood(inputs, exclude(logits + log_prior, present))
+
+    return value
+
+
+def margin_cross_entropy(tau: float, true_class: Literal["kept", "left-out"] = "kept") -> Term:
+    """FedLC: CE(z - tau * n^(-1/4), y); a vacant class has an infinite margin and leaves the softmax.
+
+    "left-out" is the original paper's equation, whose denominator runs over c != y: unbounded below, kept for study.
+    """
+
+    @term("margin_cross_entropy")
+    def value(inputs: LossInputs) -> Tensor:
+        logits, present = full_precision(inputs.logits), ~inputs.client.vacant
+        counts = torch.where(present, inputs.client.counts, 1).to(logits.dtype)
+        shifted = exclude(logits - (tau * counts.pow(-0.25)).unsqueeze(-2), present.unsqueeze(-2))
+        if true_class == "kept":
+            return _negative_log_likelihood(inputs, shifted)
+        label = shifted.gather(-1, inputs.labels.unsqueeze(-1)).squeeze(-1)
+        others = exclude(shifted, ~inputs.is_label).logsumexp(-1)
+        return inputs.over_batch(others - label)
+
+    return value
+
+
+def restricted_cross_entropy(alpha: float, scale: Literal["hard", "soft"] = "hard") -> Term:
+    """FedRS: CE(s * z, y), s_c = 1 for present and alpha for vacant classes.
+
+    "soft" is s_c = alpha + (1 - alpha) * n_c / max n, the form of the method's own code.
+    """
+
+    @term("restricted_cross_entropy")
+    def value(inputs: LossInputs) -> Tensor:
+        logits, counts = full_precision(inputs.logits), inputs.client.counts
+        if scale == "hard":
+            share = (counts > 0).to(logits.dtype)
+        else:
+            share = counts.to(logits.dtype) / counts.amax(-1, keepdim=True)
+        return _negative_log_likelihood(inputs, (alpha + (1 - alpha) * share).unsqueeze(-2) * logits)
+
+    return value

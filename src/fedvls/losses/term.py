@@ -1,0 +1,138 @@
+"""What a loss sees, and how losses add up to an objective.
+
+Every loss is written over the trailing axes: with no leading axis it serves one client, with a leading client axis the
+same lines train a whole cohort. It returns one number per leading index, in float32 or better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+
+Parameters = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class ClientStatistics:
+    """Label statistics of a client: class counts (floating) over its *whole* local data, `counts[..., C]`."""
+
+    counts: Tensor
+
+    @property
+    def vacant(self) -> Tensor:
+        """Classes the client has no sample of, `[..., C]`."""
+        return self.counts == 0
+
+    @property
+    def prior(self) -> Tensor:
+        """p(c) = n_c / n, `[..., C]`."""
+        return self.counts / self.counts.sum(-1, keepdim=True)
+
+    @property
+    def majority(self) -> Tensor:
+        """Classes with more samples than the mean over all classes, vacant ones included in the mean, `[..., C]`."""
+        return self.counts > self.counts.mean(-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class LossInputs:
+    """One minibatch as a loss sees it. What no term `needs` is None.
+
+    logits[..., B, C], labels[..., B], sample_mask[..., B] (False marks padding), teacher_logits[..., B, C] from the
+    model the server sent, features[..., B, d] the classifier's input, params and teacher_params the trainable
+    parameters now and as received (each with the same leading axes).
+    """
+
+    logits: Tensor
+    labels: Tensor
+    sample_mask: Tensor
+    client: ClientStatistics
+    teacher_logits: Tensor | None = None
+    features: Tensor | None = None
+    params: Parameters | None = None
+    teacher_params: Parameters | None = None
+
+    @property
+    def is_label(self) -> Tensor:
+        """One-hot labels as booleans, `[..., B, C]`."""
+        return self.labels.unsqueeze(-1) == torch.arange(self.logits.shape[-1], device=self.labels.device)
+
+    def over_batch(self, values: Tensor) -> Tensor:
+        """Mean of `values[..., B]` over the real samples of the batch."""
+        kept = torch.where(self.sample_mask, values, values.new_zeros(()))
+        return kept.sum(-1) / self.sample_mask.sum(-1).clamp(min=1)
+
+    def given(self, name: str) -> Tensor:
+        """A tensor that a term needs."""
+        value = getattr(self, name)
+        assert isinstance(value, Tensor), f"the engine did not provide {name}"
+        return value
+
+
+NEEDS = ("teacher_logits", "features", "params", "teacher_params")
+
+
+@dataclass(frozen=True)
+class Term:
+    """One weighted summand: `weight * function(inputs)`."""
+
+    name: str
+    function: Callable[[LossInputs], Tensor]
+    needs: frozenset[str] = frozenset()
+    weight: float = 1.0
+
+    def __rmul__(self, factor: float) -> Term:
+        return replace(self, weight=self.weight * factor)
+
+    def __add__(self, other: Term | Objective) -> Objective:
+        return Objective((self,)) + other
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A sum of terms."""
+
+    terms: tuple[Term, ...] = field(default_factory=tuple)
+
+    def __add__(self, other: Term | Objective) -> Objective:
+        return Objective(self.terms + (other.terms if isinstance(other, Objective) else (other,)))
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Everything any term needs beyond logits, labels and counts."""
+        return frozenset().union(*(term.needs for term in self.terms))
+
+    def __call__(self, inputs: LossInputs) -> Tensor:
+        """The objective's value per leading index. A weight of 1 multiplies nothing, so identities hold to the bit."""
+        values = [t.function(inputs) if t.weight == 1.0 else t.weight * t.function(inputs) for t in self.terms]
+        total = values[0]
+        for value in values[1:]:
+            total = total + value
+        return total
+
+    def parts(self, inputs: LossInputs) -> dict[str, Tensor]:
+        """Each term's own value, before its weight."""
+        return {term.name: term.function(inputs) for term in self.terms}
+
+
+def term(name: str, *needs: str) -> Callable[[Callable[[LossInputs], Tensor]], Term]:
+    """Make a `Term` of a function: `@term("proximal", "params", "teacher_params")`."""
+    for need in needs:
+        if need not in NEEDS:
+            raise UsageError(f"term {name!r} needs {need!r}, which no engine provides; it may need {', '.join(NEEDS)}")
+    return lambda function: Term(name, function, frozenset(needs))
+
+
+def as_objective(value: Term | Objective) -> Objective:
+    """A single term is an objective too."""
+    return value if isinstance(value, Objective) else Objective((value,))
+
+
+def full_precision(values: Tensor) -> Tensor:
+    """Losses run in float32 at least: log(1e-9) and sums of exponentials do not fit half precision."""
+    return values if values.dtype == torch.float64 else values.float()

@@ -1,0 +1,134 @@
+"""Runs as rows: one per configuration, mean and standard deviation over its seeds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import unknown
+from ..runs.files import to_json
+from ..runs.result import scores
+from ..runs.store import RunDirectory
+
+SCORES = ("best", "last", "mean_last_five")
+FORMATS = ("table", "markdown", "latex", "json")
+TITLES = {"best": "best", "last": "last", "mean_last_five": "mean of last 5"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Runs that differ in their seeds only."""
+
+    method: str
+    setting: str
+    rounds: int
+    seeds: list[int]
+    scores: dict[str, list[float]]
+    complete: bool
+    vacant: float
+    runs: list[str]
+
+    def mean_std(self, score: str) -> tuple[float, float]:
+        """Mean and population standard deviation over seeds (ddof 0, as the released program reports)."""
+        values = self.scores[score]
+        average = sum(values) / len(values)
+        return average, math.sqrt(sum((v - average) ** 2 for v in values) / len(values))
+
+    def to_dict(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {
+            "method": self.method,
+            "setting": self.setting,
+            "rounds": self.rounds,
+            "seeds": self.seeds,
+            "complete": self.complete,
+            "vacant_per_client": self.vacant,
+            "runs": self.runs,
+        }
+        for score in SCORES:
+            average, deviation = self.mean_std(score)
+            plain[score] = {"mean": average, "std": deviation, "values": self.scores[score]}
+        return plain
+
+
+def summarise(runs: Sequence[RunDirectory]) -> list[Row]:
+    """One row per configuration, in the order they come; runs without a finished round are left out."""
+    groups: dict[str, list[tuple[RunDirectory, list[float]]]] = {}
+    for run in runs:
+        curve = [r["accuracy"] for r in run.records()]
+        if curve:
+            key = run.config().to_mapping()
+            for part in ("seed", "start"):
+                key.pop(part)
+            groups.setdefault(json.dumps(key, sort_keys=True), []).append((run, curve))
+    return [_row(members) for members in groups.values()]
+
+
+def _row(members: list[tuple[RunDirectory, list[float]]]) -> Row:
+    first = members[0][0].config()
+    measured = [scores(curve) for _, curve in members]
+    return Row(
+        method=_name(first.method),
+        setting=f"{_name(first.data)}, {_name(first.partition)}, {first.clients} clients",
+        rounds=max(len(curve) for _, curve in members),
+        seeds=[run.config().seed for run, _ in members],
+        scores={score: [float(m[score]) for m in measured] for score in SCORES},
+        complete=all(run.is_complete for run, _ in members),
+        vacant=sum(run.header()["partition"]["vacant_per_client"] for run, _ in members) / len(members),
+        runs=[str(run.path) for run, _ in members],
+    )
+
+
+def _name(section: dict[str, Any]) -> str:
+    """`fedvls(lam=0.5)`: the name with what is worth seeing."""
+    from ..method import METHODS
+    from ..partition import PARTITIONS
+
+    name = str(section.get("name"))
+    registry = next((r for r in (METHODS, PARTITIONS) if name in r), None)
+    defaults = registry.entry(name).defaults if registry else {}
+    shown = {k: v for k, v in section.items() if k in defaults and v != defaults[k]}
+    if "beta" in defaults and name.startswith("dirichlet"):
+        shown["beta"] = section.get("beta", defaults["beta"])
+    for part in ("step", "server"):
+        if isinstance(section.get(part), dict):
+            shown[part] = section[part].get("name")
+    short = name.rsplit("/", 1)[-1]
+    return f"{short}({', '.join(f'{k}={v}' for k, v in shown.items())})" if shown else short
+
+
+def cells(row: Row) -> list[str]:
+    """The row as text: accuracies in percent."""
+    many = len(row.seeds) > 1
+    numbers = []
+    for score in SCORES:
+        average, deviation = row.mean_std(score)
+        numbers.append(f"{100 * average:.2f} ± {100 * deviation:.2f}" if many else f"{100 * average:.2f}")
+    rounds = str(row.rounds) if row.complete else f"{row.rounds} (unfinished)"
+    return [row.method, row.setting, rounds, ",".join(map(str, row.seeds)), *numbers]
+
+
+HEADS = ["method", "setting", "rounds", "seeds", *TITLES.values()]
+
+
+def render(rows: Sequence[Row], form: str) -> str:
+    """Markdown, LaTeX or JSON text."""
+    if form == "json":
+        return to_json([row.to_dict() for row in rows], indent=2)
+    if form == "markdown":
+        lines = [HEADS, ["---"] * 4 + ["---:"] * len(SCORES), *map(cells, rows)]
+        return "\n".join(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in line)} |" for line in lines)
+    if form == "latex":
+        body = [" & ".join(_latex(c) for c in line) + r" \\" for line in map(cells, rows)]
+        head = " & ".join(HEADS) + r" \\"
+        return "\n".join(
+            [r"\begin{tabular}{lllrrrr}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
+        )
+    raise unknown("format", form, FORMATS)
+
+
+def _latex(text: str) -> str:
+    escapes = {"\\": r"\textbackslash{}", "±": r"$\pm$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(escapes.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
