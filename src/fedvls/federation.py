@@ -110,7 +110,7 @@ class Federation:
             raise UsageError(f"unknown key sampling.{unexpected}; sampling has only a seed")
         return Federation(
             _load(config.data),
-            partition=get_partition(partition.pop("name", "dirichlet"), **partition),
+            partition=get_partition(partition.pop("name"), **partition),
             clients=config.clients,
             model=model,
             seed=config.seed,
@@ -360,8 +360,6 @@ def _load(section: Mapping[str, Any]) -> FederatedData:
     for key in section:
         if key not in known:
             raise unknown("key in data:", key, known)
-    if "name" not in section:
-        raise UsageError(f"data = {dict(section)!r} has no name; give one, e.g. {{name: digits}}")
     return load_dataset(**section)
 
 

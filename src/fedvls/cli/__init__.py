@@ -35,10 +35,12 @@ class _OneLine(logging.Handler):
 
 def main() -> None:
     """Entry point: a user's mistake is one line and exit code 2; Ctrl-C is 130."""
-    logging.getLogger("fedvls").addHandler(_OneLine())
-    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+    handler = _OneLine()
+    logging.getLogger("fedvls").addHandler(handler)
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+            app()
     except FedvlsError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
@@ -47,3 +49,5 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:  # `fedvls show | head`
         sys.exit(141)
+    finally:
+        logging.getLogger("fedvls").removeHandler(handler)

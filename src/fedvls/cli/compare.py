@@ -33,6 +33,7 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Run several methods from the same start on the same partition, for each seed."""
+    from ..report.figures import check_ending
     from ..report.tables import FORMATS, summarise
     from ..runs.config import read_config
     from ..runs.store import RunDirectory
@@ -41,6 +42,8 @@ def compare(
     form = "json" if json else format
     if form not in FORMATS:
         raise UsageError(f"--format {form!r} is not one of {', '.join(FORMATS)}")
+    if plot:
+        check_ending(plot)
     base = read_config(config) if config else {}
     plan = []
     for seed in split_list(seeds, "--seeds"):

@@ -43,6 +43,7 @@ def demo(
         "a -> b: accuracy of the shared global model, then of the clients' models, each trained on its own data.",
         highlight=False,
     )
+    console.print(outcome["reading"], highlight=False)
     console.print(f"figure: {outcome['figure']}", highlight=False, soft_wrap=True)
     console.print(
         f"runs:   {outcome['runs']}  (look at them with: fedvls show {outcome['runs']})",

@@ -31,6 +31,7 @@ def partition(
     """Show how a partition shares the labels: client x class counts, vacant cells visible."""
     from ..data import load_dataset
     from ..partition import get_partition
+    from ..report.figures import check_ending, partition_heat_map
     from ..runs.config import apply_settings
     from ..runs.files import to_json
 
@@ -38,13 +39,13 @@ def partition(
     chosen = get_partition(partition, **values)
     data = load_dataset(dataset, data_dir)
     split = chosen.split(data.y_train, data.classes, clients, seed)
+    if plot:
+        check_ending(plot)
     if json:
         typer.echo(to_json({"data": data.name, "partition": {**chosen.spec, "seed": seed}, **split.summary()}))
     else:
         _print(split, data.class_names)
     if plot:
-        from ..report.figures import partition_heat_map
-
         shown = ", ".join(f"{k} {v}" for k, v in chosen.values.items() if k == "beta" or k in values)
         title = (
             f"{data.name}: {chosen.name} {shown}, seed {seed}: {split.vacant_per_client:.1f} vacant classes per client"

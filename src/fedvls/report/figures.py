@@ -12,6 +12,7 @@ from ..errors import UsageError
 from ..groups import GROUPS, class_groups
 from ..partition import Split
 
+ENDINGS = (".png", ".svg", ".pdf")
 BEFORE = "#b8b8b8"
 COLOURS = {"vacant": "#d55e00", "minority": "#0072b2", "majority": "#009e73"}
 MEANING = {
@@ -32,12 +33,16 @@ def _pyplot() -> Any:
     return pyplot
 
 
+def check_ending(path: Path) -> None:
+    """Refuse a file format that does not exist before the work is done."""
+    if path.suffix not in ENDINGS:
+        raise UsageError(f"cannot write a figure to {path}: its name must end in {', '.join(ENDINGS)}")
+
+
 def save(figure: Any, path: Path) -> Path:
     """Write the figure; the ending decides the format."""
+    check_ending(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    known = figure.canvas.get_supported_filetypes()
-    if path.suffix.lstrip(".") not in known:
-        raise UsageError(f"cannot write a figure to {path}: use one of {', '.join('.' + k for k in sorted(known))}")
     figure.savefig(path, dpi=150, bbox_inches="tight")
     _pyplot().close(figure)
     return path

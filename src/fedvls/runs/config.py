@@ -78,7 +78,7 @@ class RunConfig:
             if key not in fields:
                 raise unknown(f"key in {where}:", key, fields)
             if key in SECTIONS:
-                given[key] = _section(key, value)
+                given[key] = _section(key, value, fields[key])
             elif key in ("confusion", "imports"):
                 given[key] = _sequence(key, value, int if key == "confusion" else str)
             else:
@@ -143,12 +143,14 @@ def apply_settings(values: Mapping[str, Any], settings: Sequence[str]) -> dict[s
     return result
 
 
-def _section(key: str, value: Any) -> Section:
+def _section(key: str, value: Any, about: dataclasses.Field[Any]) -> Section:
+    """A name, or a mapping; one without a name means the default's."""
     if isinstance(value, str):
         return {"name": value}
     if not isinstance(value, Mapping):
         raise UsageError(f"{key} = {value!r} must be a name or a mapping, e.g. {{name: ...}}")
-    return dict(value)
+    assert callable(about.default_factory)
+    return {**about.default_factory(), **value}
 
 
 def _sequence(key: str, value: Any, kind: type) -> tuple[Any, ...]:
