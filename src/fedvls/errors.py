@@ -29,6 +29,7 @@ class RunError(FedvlsError):
 def unknown(kind: str, given: object, known: Iterable[str]) -> UsageError:
     """The error for a name that does not exist, with the nearest names that do."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+    spelled = {name.lower(): name for name in names}  # papers write FedVLS, names are lower-case
+    near = difflib.get_close_matches(str(given).lower(), spelled, n=1, cutoff=0.5)
+    hint = f"did you mean {spelled[near[0]]!r}?" if near else f"known: {', '.join(names) or 'none'}"
     return UsageError(f"unknown {kind} {given!r}; {hint}")

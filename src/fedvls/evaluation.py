@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ class Evaluation:
 
     confusion: np.ndarray
     loss: float
+    per_domain: dict[str, float] = field(default_factory=dict)
+    """Accuracy on each domain's test samples, where the data has domains."""
 
     @property
     def accuracy(self) -> float:
@@ -36,22 +38,30 @@ def evaluate(network: Network, state: ModelState, data: ResidentData, classes: i
     """Argmax over all raw logits, eval mode, the whole test set; the loss is plain cross-entropy."""
     confusion = torch.zeros(classes * classes, dtype=torch.int64, device=data.device)
     loss = torch.zeros((), dtype=torch.float64, device=data.device)
+    hits = []
     for x, labels in data.test_batches():
         logits = network.logits(state, x, train=False)
-        cells = labels * classes + logits.argmax(-1)
-        confusion += torch.bincount(cells, minlength=classes * classes)
+        predicted = logits.argmax(-1)
+        confusion += torch.bincount(labels * classes + predicted, minlength=classes * classes)
         loss += torch.nn.functional.cross_entropy(logits.double(), labels, reduction="sum")
-    return Evaluation(confusion.reshape(classes, classes).cpu().numpy(), float(loss) / len(data.y_test))
+        hits.append(predicted == labels)
+    per_domain = {}
+    if getattr(data, "domain_test", None) is not None:
+        hit = torch.cat(hits).double()
+        per_domain = {name: float(hit[data.domain_test == k].mean()) for k, name in enumerate(data.domains)}
+    matrix = confusion.reshape(classes, classes).cpu().numpy()
+    return Evaluation(matrix, float(loss) / len(data.y_test), per_domain)
 
 
-def drift_diversity(start: Mapping[str, Tensor], clients: Sequence[Mapping[str, Tensor]]) -> float | None:
-    """xi = sum_i ||m_i||^2 / ||sum_i m_i||^2, m_i = w_i - w at the start of the round; trainable parameters only.
+def drift_diversity(moves: Sequence[tuple[Mapping[str, Tensor], Mapping[str, Tensor]]]) -> float | None:
+    """xi = sum_i ||m_i||^2 / ||sum_i m_i||^2, m_i = w_i - w from the (start, end) of each client in the round.
 
-    1/N when all drifts coincide, 1 when they are orthogonal, large when they cancel, None when their sum is 0.
+    Trainable parameters only. 1/N when all drifts coincide, 1 when they are orthogonal, large when they cancel, None
+    when their sum is 0.
     """
     each, together = 0.0, 0.0
-    for name, before in start.items():
-        drifts = [client[name].double() - before.double() for client in clients]
+    for name in moves[0][0]:
+        drifts = [end[name].double() - start[name].double() for start, end in moves]
         each += sum(float(d.square().sum()) for d in drifts)
         together += float(torch.stack(drifts).sum(0).square().sum())
     return each / together if together > 0 else None

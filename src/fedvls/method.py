@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .aggregation import SERVER_RULES, ServerRule, mean
 from .errors import UsageError
-from .losses.term import NEEDS, ClientStatistics, LossInputs, Objective, Parameters, Term, as_objective
+from .exchange import Exchange
+from .losses.checks import checked_inputs
+from .losses.term import NEEDS, Objective, Parameters, Term, as_objective
+from .models.adapt import Adapt
+from .programs.base import Program
 from .registry import Registry
 from .steps import STEPS, Step, sgd
 
@@ -22,12 +25,17 @@ class Method:
     """How a client trains and how the server combines: everything that tells one method from another.
 
     objective: a sum of terms; step: how a gradient becomes a direction; server: how updates become the next model.
+    Few methods need more: exchange: what clients send and keep beyond the model; adapt: a change to the model itself
+    (MOON's projection head); program: who shares a model in which round.
     `name` and `values` are filled in by the registry.
     """
 
     objective: Objective | Term
     step: Step = field(default_factory=sgd)
     server: ServerRule = field(default_factory=mean)
+    exchange: Exchange | None = None
+    adapt: Adapt | None = None
+    program: Program = field(default_factory=Program)
     name: str = "custom"
     values: Mapping[str, Any] = field(default_factory=dict)
     replaced: frozenset[str] = frozenset()
@@ -71,7 +79,16 @@ class Method:
             "objective": " + ".join(t.name if t.weight == 1 else f"{t.weight:g} * {t.name}" for t in terms),
             "step": self.step.spec,
             "server": self.server.spec,
+            "program": self.program.spec,
+            "exchanged": self.exchanged,
         }
+
+    @property
+    def exchanged(self) -> dict[str, str]:
+        """What travels and what clients keep beyond the model."""
+        if self.exchange is None:
+            return {"up": "nothing", "down": "nothing", "kept": "nothing"}
+        return {"up": self.exchange.up, "down": self.exchange.down, "kept": self.exchange.kept}
 
     def loss(
         self,
@@ -82,58 +99,36 @@ class Method:
         teacher_logits: Tensor | None = None,
         sample_mask: Tensor | None = None,
         features: Tensor | None = None,
+        teacher_features: Tensor | None = None,
+        previous_features: Tensor | None = None,
         params: Parameters | None = None,
         teacher_params: Parameters | None = None,
+        received: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
         """This method's objective, for anyone's own training loop.
 
         logits[..., B, C], labels[..., B]; counts[..., C] are the client's class counts over its whole data (default:
-        every class present alike); teacher_* come from the model the server sent. Returns one loss per leading index.
+        every class present alike); teacher_* come from the model the server sent, previous_features from the client's
+        own model of its last participation (MOON; None at the first), received is what the server sent beside the
+        model (FPL's prototypes). Returns one loss per leading index.
         """
         return as_objective(self.objective)(
             checked_inputs(
-                self,
+                self.name,
+                self.needs,
                 logits=logits,
                 labels=labels,
                 counts=counts,
                 sample_mask=sample_mask,
                 teacher_logits=teacher_logits,
                 features=features,
+                teacher_features=teacher_features,
+                previous_features=previous_features,
                 params=params,
                 teacher_params=teacher_params,
+                received=received or {},
             )
         )
-
-
-def checked_inputs(
-    method: Method, *, logits: Tensor, labels: Tensor, counts: Any, sample_mask: Tensor | None, **optional: Any
-) -> LossInputs:
-    """Loss inputs from a user's tensors, or one line that says what does not fit."""
-    if logits.dim() < 2 or labels.shape != logits.shape[:-1]:
-        raise UsageError(
-            f"logits {tuple(logits.shape)} and labels {tuple(labels.shape)} do not fit: "
-            "logits are [..., batch, classes], labels [..., batch]"
-        )
-    for need in sorted(method.needs):
-        if optional[need] is None:
-            raise UsageError(f"method {method.name!r} needs {need}=: it is part of its loss")
-    teacher = optional["teacher_logits"]
-    if teacher is not None and teacher.shape != logits.shape:
-        raise UsageError(f"teacher_logits {tuple(teacher.shape)} must have the shape of logits {tuple(logits.shape)}")
-    classes = logits.shape[-1]
-    dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
-    if counts is None:
-        counts = torch.ones(classes)
-    counts = torch.as_tensor(counts, device=logits.device).to(dtype)
-    if counts.shape[-1:] != (classes,):
-        raise UsageError(f"counts {tuple(counts.shape)} must end in the number of classes, {classes}")
-    if bool((counts < 0).any()) or bool((counts.sum(-1) <= 0).any()):
-        raise UsageError("counts must be non-negative with at least one sample per client")
-    if bool(((labels < 0) | (labels >= classes)).any()):
-        raise UsageError(f"labels must lie in 0..{classes - 1}; found {int(labels.min())}..{int(labels.max())}")
-    if sample_mask is None:
-        sample_mask = torch.ones_like(labels, dtype=torch.bool)
-    return LossInputs(logits, labels.long(), sample_mask.bool(), ClientStatistics(counts), **optional)
 
 
 METHODS: Registry[Method] = Registry("method")

@@ -73,6 +73,9 @@ class Registry(Generic[T]):
                 built = typing.cast(Callable[..., T], builder)(**values)
                 return typing.cast(T, _with_name(built, name, values))
 
+            before = self._entries.get(name)
+            if before is not None and before.build.__module__.startswith("fedvls."):
+                raise UsageError(f"{self.kind} {name!r} is part of the package: choose another name for yours")
             self._entries[name] = Entry(name, build, about)
             return build
 
@@ -84,7 +87,7 @@ class Registry(Generic[T]):
 
     def entry(self, name: str) -> Entry[T]:
         """The entry, or an error that names the nearest one."""
-        if name not in self._entries:
+        if not isinstance(name, str) or name not in self._entries:
             raise unknown(self.kind, name, self._entries)
         return self._entries[name]
 

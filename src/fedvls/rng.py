@@ -44,6 +44,17 @@ def uniform(bits: np.random.Philox, shape: Sequence[int]) -> np.ndarray:
     return ((words >> np.uint64(11)) * 2.0**-53).reshape(shape)
 
 
+def normal(bits: np.random.Philox, shape: Sequence[int]) -> np.ndarray:
+    """Independent standard normal float64 numbers, by Box and Muller's transform of pairs of uniform ones.
+
+    z1, z2 = sqrt(-2 ln u) (cos 2 pi v, sin 2 pi v), with u in (0, 1] and v in [0, 1).
+    """
+    n = int(np.prod(shape, dtype=np.int64))
+    u, v = uniform(bits, (2, (n + 1) // 2))
+    radius, angle = np.sqrt(-2 * np.log(1 - u)), 2 * np.pi * v
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:n].reshape(shape)
+
+
 @contextlib.contextmanager
 def library_draws(device: torch.device, seed: int, stream: str, *position: int | str) -> Iterator[None]:
     """Key the draws that PyTorch modules such as `Dropout` make on their own, and leave no trace of it.

@@ -27,9 +27,11 @@ class Gradient(Protocol):
 
 @dataclass(frozen=True)
 class StepContext:
-    """What a step may know beyond the gradient: what the server sent along, and the number of leading client axes."""
+    """What a step may know beyond the gradient."""
 
     broadcast: Mapping[str, Tensor] = field(default_factory=dict)
+    kept: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the client kept from its last participation."""
     leading: int = 0
 
 
@@ -94,6 +96,54 @@ def momentum_sam(rho: float = 0.1, beta: float = 0.9, norm_eps: float = 1e-12) -
         }
 
     return Step(direction, passes=2)
+
+
+@STEPS.register("flatness")
+def flatness(rho: float = 0.1, norm_eps: float = 1e-12) -> Step:
+    """FedGF: the gradient at c * w~ + (1 - c) * (w + rho * g/||g||), w~ and c sent by the server rule `flatness-mean`.
+
+    In the first round there is neither, and this is SAM.
+    """
+    if rho < 0:
+        raise UsageError(f"flatness: rho = {rho} must be >= 0")
+
+    def direction(gradient: Gradient, point: Tensors, context: StepContext) -> Tensors:
+        first = gradient(point)
+        local = _ascend(point, first, rho, norm_eps, context.leading)
+        if "c" not in context.broadcast:
+            return first if rho == 0 else gradient(local, False)
+        c = context.broadcast["c"]
+        mixed = {k: c * context.broadcast[f"perturbed/{k}"] + (1 - c) * v for k, v in local.items()}
+        return gradient(mixed, False)
+
+    return Step(direction, passes=2)
+
+
+@STEPS.register("controlled")
+def controlled() -> Step:
+    """SCAFFOLD: g - c_i + c, the client's own control variate replaced by the global one."""
+    return _corrected(("control/", -1.0), ("control/", 1.0))
+
+
+@STEPS.register("dynamic")
+def dynamic() -> Step:
+    """FedDyn: g - h_i, h_i the gradient the client kept (the pull toward the received model is a term)."""
+    return _corrected(("gradient/", -1.0), None)
+
+
+def _corrected(own: tuple[str, float], sent: tuple[str, float] | None) -> Step:
+    """The gradient plus signed corrections that were kept or sent; absent ones are 0."""
+
+    def direction(gradient: Gradient, point: Tensors, context: StepContext) -> Tensors:
+        result = gradient(point)
+        for source, correction in ((context.kept, own), (context.broadcast, sent)):
+            if correction is None:
+                continue
+            prefix, sign = correction
+            result = {k: g + sign * source[prefix + k] if prefix + k in source else g for k, g in result.items()}
+        return result
+
+    return Step(direction)
 
 
 def _ascend(point: Tensors, gradient: Tensors, rho: float, norm_eps: float, leading: int) -> Tensors:

@@ -14,6 +14,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedvls.data import agnews, cifar, svhn, tiny, usps
+from fedvls.data.download import fetch
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test has its own cache of decoded sets, outside its folder of data."""
+    folder = tmp_path.parent / (tmp_path.name + "-cache")
+    monkeypatch.setenv("FEDVLS_CACHE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is not found must be told, not fetched: no address is known."""
+    for module in (agnews, cifar, svhn, tiny, usps):
+        monkeypatch.setattr(module, "fetch", lambda files, urls, into, name: fetch(files, (), into, name))
+
+
 CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 
 

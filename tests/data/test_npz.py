@@ -138,4 +138,13 @@ def test_a_missing_file_or_a_folder_is_named(tmp_path):
     with pytest.raises(DataError, match=r"none\.npz does not exist"):
         load_dataset(str(tmp_path / "none.npz"))
     with pytest.raises(DataError, match=r"is a folder: name an \.npz file"):
-        load_dataset(str(tmp_path))
+        load_npz(tmp_path)
+
+
+def test_tokens_are_read_with_the_size_of_their_vocabulary(tmp_path, small):
+    tokens = {"x_train": small["x_train"].astype(int), "x_test": small["x_test"].astype(int)}
+    data = load_dataset(str(saved(tmp_path / "text.npz", {**small, **tokens})), vocabulary="30")
+    assert (data.vocabulary, data.x_train.dtype) == (30, np.int32)
+    assert data.spec == {"name": str(tmp_path / "text.npz"), "vocabulary": 30}
+    with pytest.raises(DataError, match=r"text\.npz: x_train\[5, 0\] = 20 is outside 0\.\.19"):
+        load_dataset(str(tmp_path / "text.npz"), vocabulary=20)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import hand_made, small_data
 
 import fedvls
-from fedvls.runs.checkpoint import Snapshot, load_checkpoint, save_checkpoint
+from fedvls.runs.checkpoint import GroupTensors, Snapshot, load_checkpoint, save_checkpoint
 from fedvls.runs.store import RunDirectory
 
 CPU = torch.device("cpu")
@@ -126,11 +126,13 @@ def test_snapshots_keep_model_server_and_client_tensors(tmp_path):
 
     model = {"a.weight": torch.randn(2, 3, dtype=torch.float64), "n": torch.tensor(7)}
     clients = ClientStates({12: {"momentum/a.weight": torch.randn(3)}, 3: {"momentum/a.weight": torch.randn(3)}})
-    saved = Snapshot(9, model, {"direction/a.weight": torch.ones(1)}, clients)
+    first = GroupTensors(model, {"h/a.weight": torch.ones(1)}, {"c": torch.tensor(0.3)})
+    saved = Snapshot(9, [first, GroupTensors({"b": torch.zeros(2)})], clients)
     save_checkpoint(tmp_path, saved)
     loaded = load_checkpoint(tmp_path, CPU)
     assert loaded is not None
     assert loaded.round == 9
+    assert len(loaded.groups) == 2
     assert loaded.tensors().keys() == saved.tensors().keys()
     assert all(torch.equal(t, saved.tensors()[k]) for k, t in loaded.tensors().items())
 
@@ -151,7 +153,7 @@ def test_a_client_whose_update_is_not_finite_is_left_out_counted_and_reported(ca
     result = fed.run("fedavg", rounds=2, epochs=1, out=tmp_path / "run")
     assert [r["left_out"] for r in result.records] == [[2], [2]]
     assert "round 1: left out client 2, not finite" in caplog.text
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["left_out"] == 2
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["updates_left_out"] == 2
     assert all(torch.isfinite(t).all() for t in result.weights.tensors().values())
 
 

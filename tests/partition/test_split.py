@@ -83,14 +83,17 @@ def test_all_named_variants_are_registered():
         "shards",
         "shards-imbalanced",
         "iid",
+        "given",
+        "per-domain",
     }
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in PARTITIONS])
-def test_partitions_can_be_sent_to_another_process(name, mixed):
-    partition = get_partition(name)
+def test_partitions_can_be_sent_to_another_process(name, mixed, known):
+    partition = get_partition(name, **({"clients_per_domain": 10} if name == "per-domain" else {}))
     copy = pickle.loads(pickle.dumps(partition))
-    assert copy.split(mixed, 10, 10, 3).fingerprint == partition.split(mixed, 10, 10, 3).fingerprint
+    one, other = (sent.split(mixed, 10, 10, 3, **known(mixed, 10)) for sent in (partition, copy))
+    assert one.fingerprint == other.fingerprint
 
 
 def test_a_partition_of_ones_own_needs_one_function():

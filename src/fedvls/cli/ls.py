@@ -16,6 +16,7 @@ class Kind(StrEnum):
     datasets = "datasets"
     models = "models"
     partitions = "partitions"
+    augmentations = "augmentations"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -23,10 +24,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def ls(
-    kind: Annotated[Kind, typer.Argument(help="methods, datasets, models or partitions.")],
+    kind: Annotated[Kind, typer.Argument(help="methods, datasets, models, partitions or augmentations.")],
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """List methods, data sets, models or partitions with their values and defaults."""
+    """List what there is to choose from, with values and defaults."""
     from ..runs.files import to_json
 
     rows = _entries(kind)
@@ -38,22 +39,33 @@ def ls(
     from rich.text import Text
 
     table = Table()
-    for head in ("name", "values and defaults", "what it is"):
+    heads = ["name", "values and defaults", "what it is"]
+    if kind is Kind.methods:
+        heads.append("exchanged beyond weights")
+    for head in heads:
         table.add_column(head, overflow="fold")
     for row in rows:
         values = "\n".join(f"{k} = {v}" for k, v in row["values"].items())
         about = " ".join(filter(None, [row["summary"], f"({row['venue']})" if row.get("venue") else ""]))
-        table.add_row(row["name"], Text(values), Text(about))
+        more = [Text(_travels(row["exchanged"]))] if "exchanged" in row else []
+        table.add_row(row["name"], Text(values), Text(about), *more)
     Console().print(table)
 
 
 def _entries(kind: Kind) -> list[dict[str, Any]]:
-    hidden = {"sample_shape", "classes", "data_dir"}
+    hidden = {"sample_shape", "classes", "vocabulary", "data_dir"}
     rows = []
     for entry in _registry(kind):
         values = {k: None if v is inspect.Parameter.empty else v for k, v in entry.defaults.items() if k not in hidden}
-        rows.append({"name": entry.name, "values": values, "summary": entry.summary, **entry.about})
-    return rows
+        row: dict[str, Any] = {"name": entry.name, "values": values, "summary": entry.summary, **entry.about}
+        if kind is Kind.methods:
+            row["exchanged"] = entry.build().exchanged
+        rows.append(row)
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def _travels(exchanged: dict[str, str]) -> str:
+    return "\n".join(f"{way}: {what}" for way, what in exchanged.items() if what != "nothing") or "nothing"
 
 
 def _registry(kind: Kind) -> Any:
@@ -70,6 +82,10 @@ def _registry(kind: Kind) -> Any:
         from ..models import MODELS
 
         return MODELS
+    if kind is Kind.augmentations:
+        from ..augment import AUGMENTATIONS
+
+        return AUGMENTATIONS
     from ..partition import PARTITIONS
 
     return PARTITIONS

@@ -27,6 +27,7 @@ INSIDE = {
     "partition": "partition.name",
     "beta": "partition.beta",
     "model": "model.name",
+    "augmentation": "augmentation.name",
 }
 NOT_CONFIG = ("settings", "imports")
 
@@ -47,6 +48,10 @@ def _template(
     momentum: Annotated[float | None, Option(help="SGD momentum.")] = None,
     weight_decay: Annotated[float | None, Option(help="SGD weight decay.")] = None,
     model: Annotated[str | None, Option(help="Model by name (see `fedvls ls models`).")] = None,
+    augmentation: Annotated[
+        str | None,
+        Option(help="Of training images: auto (the paper's), none, ... (see `fedvls ls augmentations`)."),
+    ] = None,
     local_every: Annotated[int | None, Option(help="Evaluate the clients' own models every this many rounds.")] = None,
     confusion: Annotated[list[int] | None, Option(help="Record this client's confusion matrix (repeatable).")] = None,
     start: Annotated[str | None, Option(help="Begin with these weights (safetensors).")] = None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +50,23 @@ def as_samples(value: object, name: str) -> Array:
     else:
         dtype = np.dtype(np.float32 if x.dtype.itemsize <= 4 else np.float64)
     with np.errstate(over="ignore"):  # a value too large for the type becomes infinite and is named below
-        x = np.require(x, dtype=dtype, requirements=["C", "W"])
+        x = np.require(x, dtype=dtype, requirements=_requirements(x))
     _refuse_non_finite(x, name)
     return x
+
+
+def as_tokens(value: object, name: str, vocabulary: int) -> NDArray[np.int32]:
+    """Token numbers 0..vocabulary-1, one row per sample, as contiguous int32."""
+    x = as_array(value, name)
+    if x.dtype.kind not in "iu":
+        raise DataError(f"{name} has dtype {x.dtype}: tokens (vocabulary = {vocabulary}) must be whole numbers")
+    if x.ndim < 2 or 0 in x.shape:
+        raise DataError(f"{name} has shape {x.shape}: at least one sample with at least one token is needed")
+    for start, part in _chunks(np.ascontiguousarray(x).reshape(-1)):
+        wrong = (part < 0) | (part >= vocabulary)
+        if wrong.any():
+            _at(x, start + int(np.argmax(wrong)), name, f" is outside 0..{vocabulary - 1} (vocabulary = {vocabulary})")
+    return np.require(x, dtype=np.int32, requirements=_requirements(x))
 
 
 def as_labels(value: object, name: str) -> NDArray[np.int64]:
@@ -73,6 +87,13 @@ def as_labels(value: object, name: str) -> NDArray[np.int64]:
         y, y >= MAX_CLASSES, name, f"is too large for a class number (at most {MAX_CLASSES - 1}): number them 0, 1, ..."
     )
     return np.require(y, dtype=np.int64, requirements=["C", "W"])
+
+
+def number_of_tokens(value: object) -> int:
+    """A size of a vocabulary, checked."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < 2**31:
+        raise UsageError(f"vocabulary = {value!r} must be a whole number of at least 1")
+    return int(value)
 
 
 def refuse_labels_outside(y: NDArray[np.int64], classes: int, name: str) -> None:
@@ -118,9 +139,18 @@ def _refuse_non_finite(x: Array, name: str) -> None:
     for start, part in _chunks(x.reshape(-1)):
         finite = np.isfinite(part)
         if not finite.all():
-            at = start + int(np.argmin(finite))
-            position = ", ".join(str(int(i)) for i in np.unravel_index(at, x.shape))
-            raise DataError(f"{name}[{position}] = {x.reshape(-1)[at]}: every value must be finite")
+            _at(x, start + int(np.argmin(finite)), name, ": every value must be finite")
+
+
+def _at(x: Array, at: int, name: str, why: str) -> NoReturn:
+    """Name the value at this place of the flattened array."""
+    place = np.unravel_index(at, x.shape)
+    raise DataError(f"{name}[{', '.join(str(int(i)) for i in place)}] = {x[place]}{why}")
+
+
+def _requirements(x: Array) -> list[Literal["C", "W"]]:
+    """Memory is made writable, which torch asks for; the map of a file stays one, which is what makes it cheap."""
+    return ["C"] if isinstance(x.base, np.memmap) else ["C", "W"]
 
 
 def _chunks(flat: Array) -> Iterator[tuple[int, Array]]:

@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
+from .arrays import Array
+from .cache import Decoded, Found, stamps_of
 from .download import data_folder, fetch
 from .federated import FederatedData
 from .idx import read_idx
+from .sources import REPLACE
 
 
 @dataclass(frozen=True)
@@ -77,17 +80,7 @@ def load_fashion_mnist(data_dir: str | None = None) -> FederatedData:
 def _load(source: Source, other: Source, data_dir: str | None) -> FederatedData:
     folder = data_folder(data_dir)
     paths = _find(folder, source) or _download(folder / source.name, source)
-    try:
-        x_train, y_train, x_test, y_test = (read_idx(path) for path in paths)
-    except DataError as error:
-        raise DataError(f"{error}; replace it, or delete it to have it downloaded again") from None
-    for path, images in ((paths[0], x_train), (paths[2], x_test)):
-        if images.dtype != np.uint8 or images.shape[1:] != (28, 28):
-            raise DataError(f"{path} holds {images.dtype} of shape {images.shape}: expected uint8 images of 28x28")
-    if tuple(y_train.reshape(-1)[:10].tolist()) == other.first_labels:
-        raise DataError(
-            f"{paths[1]} belongs to {other.name}: {source.name} needs its own files in {folder / source.name}"
-        )
+    x_train, y_train, x_test, y_test = _read(paths, source, other, folder)
     try:
         return FederatedData.from_arrays(
             x_train[:, None],
@@ -101,6 +94,33 @@ def _load(source: Source, other: Source, data_dir: str | None) -> FederatedData:
         )
     except DataError as error:
         raise DataError(f"{source.name} in {paths[0].parent}: {error}") from None
+
+
+def find_mnist(folder: Path) -> Found:
+    """MNIST's files, downloaded if they are not there."""
+    paths = _find(folder, MNIST) or _download(folder / MNIST.name, MNIST)
+
+    def decode() -> Decoded:
+        x_train, y_train, x_test, y_test = _read(paths, MNIST, FASHION_MNIST, folder)
+        return Decoded.of(x_train[:, None], y_train, x_test[:, None], y_test)
+
+    return Found(MNIST.name, paths[0].parent, stamps_of(paths), decode)
+
+
+def _read(paths: list[Path], source: Source, other: Source, folder: Path) -> list[Array]:
+    """Images and labels of both parts, if they are those of `source`."""
+    try:
+        x_train, y_train, x_test, y_test = (read_idx(path) for path in paths)
+    except DataError as error:
+        raise DataError(f"{error}; {REPLACE}") from None
+    for path, images in ((paths[0], x_train), (paths[2], x_test)):
+        if images.dtype != np.uint8 or images.shape[1:] != (28, 28):
+            raise DataError(f"{path} holds {images.dtype} of shape {images.shape}: expected uint8 images of 28x28")
+    if tuple(y_train.reshape(-1)[:10].tolist()) == other.first_labels:
+        raise DataError(
+            f"{paths[1]} belongs to {other.name}: {source.name} needs its own files in {folder / source.name}"
+        )
+    return [x_train, y_train, x_test, y_test]
 
 
 def _find(folder: Path, source: Source) -> list[Path] | None:

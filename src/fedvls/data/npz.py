@@ -21,13 +21,27 @@ _DAMAGED_ARRAY = (ValueError, SyntaxError, tokenize.TokenError)
 
 
 def load_npz(
-    path: Path, *, mean: Scale | None = None, std: Scale | None = None, classes: int | None = None
+    path: str | Path,
+    *,
+    mean: Scale | None = None,
+    std: Scale | None = None,
+    classes: int | None = None,
+    vocabulary: int | None = None,
 ) -> FederatedData:
-    """Read `x_train`, `y_train`, `x_test` and `y_test` from an `.npz` file; its name becomes the data's name."""
+    """Read `x_train`, `y_train`, `x_test` and `y_test` from an `.npz` file; its name becomes the data's name.
+
+    vocabulary: the samples are rows of tokens 0..vocabulary-1.
+    """
+    path = Path(path)
     x_train, y_train, x_test, y_test = _read(path)
     try:
         return FederatedData.from_arrays(
-            x_train, y_train, x_test, y_test, name=path.stem, mean=mean, std=std, classes=classes
+            *(x_train, y_train, x_test, y_test),
+            name=path.stem,
+            mean=mean,
+            std=std,
+            classes=classes,
+            vocabulary=vocabulary,
         )
     except FedvlsError as error:
         raise type(error)(f"{path}: {error}") from None

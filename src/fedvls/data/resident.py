@@ -6,16 +6,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .arrays import Array
 from .federated import FederatedData
 
 
 class ResidentData:
-    """Train and test tensors in their stored type (uint8 stays uint8), normalised when a batch is taken."""
+    """Train and test tensors in their stored type (uint8 stays uint8), normalised when a batch is taken.
+
+    Tokens are handed out as they are, in int64.
+    """
 
     def __init__(self, data: FederatedData, device: torch.device, dtype: torch.dtype) -> None:
         self.device, self.dtype = device, dtype
-        self._x_train, self._x_test = (torch.from_numpy(x).to(device) for x in (data.x_train, data.x_test))
-        self.y_train, self.y_test = (torch.from_numpy(y).to(device) for y in (data.y_train, data.y_test))
+        self._x_train, self._x_test = (_tensor(x, device) for x in (data.x_train, data.x_test))
+        self.y_train, self.y_test = (_tensor(y, device) for y in (data.y_train, data.y_test))
+        self._tokens = data.vocabulary is not None
+        self.domains = data.domains
+        self.domain_test = None if data.domain_test is None else _tensor(data.domain_test, device)
         # uint8 pixels are divided by 255 first: (x/255 - mean)/std
         self._scale = 255.0 if data.x_train.dtype == np.uint8 else 1.0
         self._mean = self._per_channel(data.mean, data.sample_shape)
@@ -23,14 +30,22 @@ class ResidentData:
 
     def train_batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Normalised inputs and labels of these training samples."""
-        return self._normalised(self._x_train.index_select(0, indices)), self.y_train.index_select(0, indices)
+        return self.normalised(self.stored(indices)), self.y_train.index_select(0, indices)
 
-    def test_batches(self, size: int = 1000) -> list[tuple[Tensor, Tensor]]:
-        """The whole test set, in order."""
+    def stored(self, indices: Tensor) -> Tensor:
+        """These training samples in their stored type, for augmentation."""
+        return self._x_train.index_select(0, indices)
+
+    def test_batches(self) -> list[tuple[Tensor, Tensor]]:
+        """The whole test set, in order; a thousand CIFAR images at a time, fewer of larger ones."""
+        size = max(50, min(1000, 3_072_000 // max(self._x_test[0].numel(), 1)))
         starts = range(0, len(self.y_test), size)
-        return [(self._normalised(self._x_test[s : s + size]), self.y_test[s : s + size]) for s in starts]
+        return [(self.normalised(self._x_test[s : s + size]), self.y_test[s : s + size]) for s in starts]
 
-    def _normalised(self, x: Tensor) -> Tensor:
+    def normalised(self, x: Tensor) -> Tensor:
+        """Stored values as the model takes them."""
+        if self._tokens:
+            return x.to(torch.int64)
         x = x.to(self.dtype)
         if self._scale != 1:
             x = x / self._scale
@@ -41,3 +56,8 @@ class ResidentData:
             return None
         tensor = torch.tensor(values, device=self.device, dtype=self.dtype)
         return tensor.reshape(-1, *(1,) * (len(sample_shape) - 1)) if len(values) > 1 else tensor.reshape(())
+
+
+def _tensor(array: Array, device: torch.device) -> Tensor:
+    """The array on the device; one that maps a file is read into memory, as torch expects memory it may write to."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy()).to(device)

@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 
 from .. import rng
+from ..augment import Augmentation
 from ..data.resident import ResidentData
+from ..exchange import Outcome
 from ..losses.term import ClientStatistics, LossInputs, as_objective
 from ..method import Method
 from ..models.network import ModelState, Network
+from ..recipe import Recipe
 from ..steps import StepContext
-from .base import ClientTask, Recipe, Tensors, Update
-from .batches import epoch_batches
+from .base import ClientTask, Tensors, Update
+from .epochs import client_batches
 
 
 class SequentialEngine:
@@ -23,8 +26,8 @@ class SequentialEngine:
 
     name = "sequential"
 
-    def __init__(self, network: Network, data: ResidentData) -> None:
-        self.network, self.data = network, data
+    def __init__(self, network: Network, data: ResidentData, augmentation: Augmentation) -> None:
+        self.network, self.data, self.augmentation = network, data, augmentation
 
     def train(
         self,
@@ -54,44 +57,54 @@ class SequentialEngine:
         round: int,
         broadcast: Mapping[str, Tensor],
     ) -> Update:
-        local, teacher = start.copy(), start.copy()
-        for parameter in local.params.values():
-            parameter.requires_grad_()
-        optimizer = _optimizer(local, recipe, task.kept)
-        context = StepContext(broadcast)
+        client = _Client(self.network, method, recipe, task, start, broadcast)
+        optimizer = _optimizer(client.local, recipe, task.kept)
+        context = StepContext(broadcast, task.kept)
         losses: list[Tensor] = []
-        steps = 0
+        seen = 0
+        batches = client_batches(
+            self.data,
+            self.augmentation,
+            task,
+            recipe,
+            seed=seed,
+            round=round,
+            batch_norm=self.network.has_batch_norm,
+        )
+        for epoch, x, labels in batches:
+            gradient = _Gradient(client, x, labels)
+            direction = method.step.direction(gradient, client.local.params, context)
+            for name, parameter in client.local.params.items():
+                parameter.grad = direction[name]
+            optimizer.step()
+            losses.append(gradient.losses[0])
+            seen += len(labels)
+            if client.collects_features and epoch == recipe.epochs - 1:
+                client.collect(gradient)
 
-        for epoch in range(recipe.epochs):
-            batches = epoch_batches(
-                task.samples,
-                recipe.batch_size,
-                seed=seed,
-                round=round,
-                client=task.client,
-                epoch=epoch,
-                batch_norm=self.network.has_batch_norm,
+        trained = client.local.updated({name: p.detach() for name, p in client.local.params.items()})
+        kept = _momentum_buffers(client.local, optimizer) if recipe.persistent_momentum else {}
+        sent: Tensors = {}
+        if method.exchange is not None:
+            outcome = Outcome(
+                start,
+                trained,
+                len(losses),
+                recipe.lr,
+                recipe.momentum,
+                task.kept,
+                broadcast,
+                client.feature_sums,
+                client.feature_counts,
             )
-            for positions in batches:
-                chosen = task.indices[torch.from_numpy(positions).to(task.indices.device)]
-                x, labels = self.data.train_batch(chosen)
-                gradient = _Gradient(self.network, method, recipe, task, local, teacher, x, labels)
-                direction = method.step.direction(gradient, local.params, context)
-                for name, parameter in local.params.items():
-                    parameter.grad = direction[name]
-                optimizer.step()
-                steps += 1
-                if gradient.first_loss is not None:
-                    losses.append(gradient.first_loss)
-
-        trained = local.updated({name: p.detach() for name, p in local.params.items()})
-        kept = _momentum_buffers(local, optimizer) if recipe.persistent_momentum else {}
+            own, sent = method.exchange.finish(outcome)
+            kept |= own
         loss = float(torch.stack(losses).mean())
-        return Update(task.client, task.samples, steps, loss, trained, kept)
+        return Update(task.client, task.samples, len(losses), seen, loss, trained, kept, sent)
 
 
-class _Gradient:
-    """The objective's gradient on one minibatch, at any point; the teacher runs once, on first use."""
+class _Client:
+    """The models a client has at hand: the one it trains, the one it received, the one it ended with last time."""
 
     def __init__(
         self,
@@ -99,47 +112,88 @@ class _Gradient:
         method: Method,
         recipe: Recipe,
         task: ClientTask,
-        local: ModelState,
-        teacher: ModelState,
-        x: Tensor,
-        labels: Tensor,
+        start: ModelState,
+        broadcast: Mapping[str, Tensor],
     ) -> None:
-        self.network, self.objective, self.local, self.teacher, self.x = (
-            network,
-            as_objective(method.objective),
-            local,
-            teacher,
-            x,
-        )
+        self.network, self.task, self.broadcast = network, task, broadcast
+        self.objective = as_objective(method.objective)
         self.needs = self.objective.needs
-        self.first_loss: Tensor | None = None
-        teacher_logits = None
-        if "teacher_logits" in self.needs:
-            with torch.no_grad():
-                teacher_logits = network.logits(teacher, x, train=recipe.teacher_mode == "train")
-        self.inputs = LossInputs(
+        self.local, self.teacher = start.copy(), start.copy()
+        for parameter in self.local.params.values():
+            parameter.requires_grad_()
+        self.teacher_trains = recipe.teacher_mode == "train"
+        before = {k.removeprefix("previous/"): t for k, t in task.kept.items() if k.startswith("previous/")}
+        self.previous = start.updated(before) if before else None
+        self.collects_features = method.exchange is not None and method.exchange.collects_features
+        self.feature_sums: Tensor | None = None
+        self.feature_counts: Tensor | None = None
+
+    @torch.no_grad()
+    def reference_inputs(self, x: Tensor, labels: Tensor) -> LossInputs:
+        """Everything about a minibatch that does not depend on the weights being trained."""
+        teacher_logits = teacher_features = previous_features = None
+        if "teacher_features" in self.needs:
+            teacher_logits, teacher_features = self.network.logits_and_features(
+                self.teacher, x, train=self.teacher_trains
+            )
+        elif "teacher_logits" in self.needs:
+            teacher_logits = self.network.logits(self.teacher, x, train=self.teacher_trains)
+        if "previous_features" in self.needs:
+            previous_features = teacher_features
+            if self.previous is not None:
+                _, previous_features = self.network.logits_and_features(self.previous, x, train=False)
+        return LossInputs(
             logits=x,  # replaced at every point
             labels=labels,
             sample_mask=torch.ones_like(labels, dtype=torch.bool),
-            client=ClientStatistics(task.counts),
+            client=ClientStatistics(self.task.counts),
             teacher_logits=teacher_logits,
-            teacher_params=teacher.params if "teacher_params" in self.needs else None,
+            teacher_features=teacher_features,
+            previous_features=previous_features,
+            has_previous=torch.tensor(self.previous is not None, device=labels.device),
+            teacher_params=self.teacher.params,
+            received=self.broadcast,
         )
 
+    def collect(self, gradient: _Gradient) -> None:
+        """Add a minibatch's features to the sums per class."""
+        features = gradient.features
+        assert features is not None
+        classes = self.task.counts.shape[-1]
+        if self.feature_sums is None or self.feature_counts is None:
+            self.feature_sums = features.new_zeros(classes, features.shape[-1])
+            self.feature_counts = features.new_zeros(classes)
+        labels = gradient.inputs.labels
+        self.feature_sums.index_add_(0, labels, features)
+        self.feature_counts.index_add_(0, labels, torch.ones_like(labels, dtype=features.dtype))
+
+
+class _Gradient:
+    """The objective's gradient on one minibatch, at any point."""
+
+    def __init__(self, client: _Client, x: Tensor, labels: Tensor) -> None:
+        self.client, self.x = client, x
+        self.inputs = client.reference_inputs(x, labels)
+        self.losses: list[Tensor] = []
+        self.features: Tensor | None = None
+
     def __call__(self, point: Tensors, update_statistics: bool = True) -> Tensors:
-        buffers = self.local.buffers if update_statistics else {k: b.clone() for k, b in self.local.buffers.items()}
+        client = self.client
+        buffers = client.local.buffers
+        if not update_statistics:
+            buffers = {k: b.clone() for k, b in buffers.items()}
         if not all(p.requires_grad for p in point.values()):
             point = {name: p.detach().requires_grad_() for name, p in point.items()}
-        state = ModelState(point, self.local.frozen, buffers)
+        state = ModelState(point, client.local.frozen, buffers)
         features = None
-        if "features" in self.needs:
-            logits, features = self.network.logits_and_features(state, self.x, train=True)
+        if "features" in client.needs or client.collects_features:
+            logits, features = client.network.logits_and_features(state, self.x, train=True)
         else:
-            logits = self.network.logits(state, self.x, train=True)
-        params = point if "params" in self.needs else None
-        loss = self.objective(replace(self.inputs, logits=logits, features=features, params=params))
-        if self.first_loss is None:
-            self.first_loss = loss.detach()
+            logits = client.network.logits(state, self.x, train=True)
+        loss = client.objective(replace(self.inputs, logits=logits, features=features, params=point))
+        if not self.losses and features is not None:
+            self.features = features.detach()
+        self.losses.append(loss.detach())
         gradients = torch.autograd.grad(loss, list(point.values()), allow_unused=True)
         return {
             name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(point.items(), gradients, strict=True)

@@ -61,8 +61,9 @@ def margin_cross_entropy(tau: float, true_class: Literal["kept", "left-out"] = "
         if true_class == "kept":
             return _negative_log_likelihood(inputs, shifted)
         label = shifted.gather(-1, inputs.labels.unsqueeze(-1)).squeeze(-1)
-        others = exclude(shifted, ~inputs.is_label).logsumexp(-1)
-        return inputs.over_batch(others - label)
+        rivals = ~inputs.is_label & present.unsqueeze(-2)
+        others = exclude(shifted, rivals).logsumexp(-1)
+        return inputs.over_batch(torch.where(rivals.any(-1), others - label, 0.0))
 
     return value
 

@@ -20,7 +20,8 @@ def logit_suppression(form: Literal["released", "printed"] = "released") -> Term
     "printed":   the inner sum is over samples with y_i != c of exp(z_ic). **Unbounded below**: shifting all
                  present-class logits by -s lowers it by s for ever, while the other two terms do not notice.
     "released":  u_ic = (z_ic - log(p(c)+1e-9) + log(1/C+1e-9)) * [y_i != c], the inner sum over *all* samples of
-                 exp(u_ic). The product leaves exp(0) = 1 for label entries: a floor that stops the descent.
+                 exp(u_ic). The product leaves exp(0) = 1 for label entries: in a batch that has the class, a floor
+                 that stops the descent.
     A class for which the batch has no non-label sample contributes 0; a vacant class has weight 0.
     """
 
@@ -29,15 +30,15 @@ def logit_suppression(form: Literal["released", "printed"] = "released") -> Term
         logits, real = full_precision(inputs.logits), inputs.sample_mask.unsqueeze(-1)
         prior = inputs.client.prior.to(logits.dtype)
         not_label = ~inputs.is_label
-        log_batch = inputs.sample_mask.sum(-1, keepdim=True).to(logits.dtype).log()
+        log_batch = inputs.sample_mask.sum(-1, keepdim=True).clamp(min=1).to(logits.dtype).log()
         if form == "printed":
-            suppressed = not_label & real
-            per_class = exclude(logits, suppressed).logsumexp(-2) - log_batch
-            per_class = per_class.masked_fill(~suppressed.any(-2), 0.0)
+            counted = not_label & real
+            terms = logits
         else:
             uniform = math.log(1.0 / logits.shape[-1] + FLOOR)
-            shifted = (logits - (prior + FLOOR).log().unsqueeze(-2) + uniform) * not_label
-            per_class = exclude(shifted, real).logsumexp(-2) - log_batch
-        return (prior * per_class).sum(-1)
+            counted = real.expand(logits.shape)
+            terms = (logits - (prior + FLOOR).log().unsqueeze(-2) + uniform) * not_label
+        per_class = exclude(terms, counted).logsumexp(-2) - log_batch
+        return (prior * per_class.masked_fill(~counted.any(-2), 0.0)).sum(-1)
 
     return value

@@ -44,8 +44,9 @@ class LossInputs:
     """One minibatch as a loss sees it. What no term `needs` is None.
 
     logits[..., B, C], labels[..., B], sample_mask[..., B] (False marks padding), teacher_logits[..., B, C] from the
-    model the server sent, features[..., B, d] the classifier's input, params and teacher_params the trainable
-    parameters now and as received (each with the same leading axes).
+    model the server sent, features[..., B, d] the classifier's input (teacher_features and previous_features: of the
+    model received and of the one the client ended with last time), params and teacher_params the trainable parameters
+    now and as received (each with the same leading axes), received what the server sent beside the model.
     """
 
     logits: Tensor
@@ -54,8 +55,13 @@ class LossInputs:
     client: ClientStatistics
     teacher_logits: Tensor | None = None
     features: Tensor | None = None
+    teacher_features: Tensor | None = None
+    previous_features: Tensor | None = None
+    has_previous: Tensor | None = None
+    """Whether the client has trained before, per leading index."""
     params: Parameters | None = None
     teacher_params: Parameters | None = None
+    received: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def is_label(self) -> Tensor:
@@ -74,7 +80,15 @@ class LossInputs:
         return value
 
 
-NEEDS = ("teacher_logits", "features", "params", "teacher_params")
+NEEDS = (
+    "teacher_logits",
+    "features",
+    "teacher_features",
+    "previous_features",
+    "params",
+    "teacher_params",
+    "received",
+)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""FedLMD (Lu et al., AAAI 2023)."""
+"""FedLMD (Lu et al., ACM MM 2023)."""
 
 from ..losses import cross_entropy, label_masked_distillation
 from ..method import Method, register
 from ._checks import temperature_and_weight
 
 
-@register("fedlmd", title="FedLMD", venue="AAAI 2023")
+@register("fedlmd", title="FedLMD", venue="ACM MM 2023")
 def fedlmd(beta: float = 0.1, temperature: float = 1.0) -> Method:
     """Cross-entropy plus distillation of minority and vacant classes, the label masked.
 

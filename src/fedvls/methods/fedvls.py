@@ -38,6 +38,8 @@ def fedvls(
     """
     if lam < 0:
         raise UsageError(f"fedvls: lam = {lam} must be >= 0")
+    if logit_weight is not None and logit_weight < 0:
+        raise UsageError(f"fedvls: logit_weight = {logit_weight} must be >= 0")
     if suppression == "printed":
         warnings.warn(
             "fedvls: the printed suppression term is unbounded below; logits drift to minus infinity and the model "

@@ -7,6 +7,7 @@ import math
 
 from torch import Tensor, nn
 
+from .layers import check_at_least
 from .registry import MODELS
 
 
@@ -28,4 +29,6 @@ class Mlp(nn.Module):
 @MODELS.register("mlp")
 def mlp(sample_shape: tuple[int, ...], classes: int, width: int = 200, depth: int = 2) -> nn.Module:
     """Fully connected, two hidden layers of 200 with ReLU, sized to the data (199,210 parameters on MNIST)."""
+    check_at_least("mlp", 1, width=width)
+    check_at_least("mlp", 0, depth=depth)
     return Mlp(math.prod(sample_shape), (width,) * depth, classes)

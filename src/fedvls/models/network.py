@@ -74,6 +74,11 @@ class Network:
         )
 
     @property
+    def prototype(self) -> nn.Module:
+        """The module in train mode: for its structure; its tensors are not the run's."""
+        return self._train
+
+    @property
     def fingerprint(self) -> str:
         """16 hex digits of the module's own tensors."""
         digest = hashlib.sha256()

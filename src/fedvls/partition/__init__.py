@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .dirichlet import dirichlet, dirichlet_client, dirichlet_plain
+from .given import given
 from .iid import iid
+from .per_domain import per_domain
 from .quantity import quantity
 from .shards import shards, shards_imbalanced
 from .split import PARTITIONS, Partition, Split
@@ -24,7 +26,9 @@ __all__ = [
     "dirichlet_client",
     "dirichlet_plain",
     "get_partition",
+    "given",
     "iid",
+    "per_domain",
     "quantity",
     "shards",
     "shards_imbalanced",

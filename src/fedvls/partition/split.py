@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError, PartitionError, UsageError
 from ..registry import Registry
 
-Assign = Callable[[np.ndarray, int, int, np.random.RandomState], tuple[list[np.ndarray], int]]
+Assign = Callable[..., tuple[list[np.ndarray], int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,20 +88,33 @@ class Partition:
     """A way to share training samples among clients.
 
     `assign(labels, classes, clients, random)` returns the positions per client and the number of draws it took. It
-    draws from `random` only, so a seed fixes the split.
+    draws from `random` only, so a seed fixes the split. `needs` names what else it is handed, by keyword, of what the
+    data know: "given" (positions per client of data that are divided already) or "domains" (of every sample).
     """
 
     assign: Assign
     name: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
 
     @property
     def spec(self) -> dict[str, Any]:
         """Name and values: what rebuilds this partition with `get_partition`."""
         return {"name": self.name, **self.values}
 
-    def split(self, labels: np.ndarray, classes: int, clients: int, seed: int) -> Split:
+    def split(
+        self,
+        labels: np.ndarray,
+        classes: int,
+        clients: int,
+        seed: int,
+        *,
+        given: Sequence[np.ndarray] | None = None,
+        domains: np.ndarray | None = None,
+    ) -> Split:
         """Share the samples with these labels; `seed` goes unchanged into a private `RandomState`.
+
+        given, domains: `FederatedData.clients` and `FederatedData.domain_train`, for partitions that need them.
 
         Published tables were drawn from numpy's legacy generator, which is why it is used here and nowhere else.
         """
@@ -114,7 +127,8 @@ class Partition:
                 f"{clients} clients but only {len(labels)} training samples: use at most {len(labels)} clients"
             )
         try:
-            indices, tries = self.assign(labels, classes, clients, random)
+            known = {"given": given, "domains": domains}
+            indices, tries = self.assign(labels, classes, clients, random, **{key: known[key] for key in self.needs})
             split = Split.of(indices, labels, classes, tries)
             for client in np.flatnonzero(split.sizes == 0):
                 raise PartitionError(

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import unknown
 from ..runs.files import to_json
+from ..runs.imports import import_files
 from ..runs.result import scores
 from ..runs.store import RunDirectory
 
@@ -68,6 +69,7 @@ def summarise(runs: Sequence[RunDirectory]) -> list[Row]:
 
 def _row(members: list[tuple[RunDirectory, list[float]]]) -> Row:
     first = members[0][0].config()
+    import_files(first.imports)
     measured = [scores(curve) for _, curve in members]
     return Row(
         method=_name(first.method),
@@ -83,6 +85,7 @@ def _row(members: list[tuple[RunDirectory, list[float]]]) -> Row:
 
 def _name(section: dict[str, Any]) -> str:
     """`fedvls(lam=0.5)`: the name with what is worth seeing."""
+    from .. import methods  # noqa: F401  (registers them)
     from ..method import METHODS
     from ..partition import PARTITIONS
 

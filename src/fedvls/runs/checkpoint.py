@@ -25,18 +25,29 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
+class GroupTensors:
+    """The tensors of one group: its model, what the server remembers, what it sends beside the model."""
+
+    model: dict[str, Tensor] = field(default_factory=dict)
+    server: dict[str, Tensor] = field(default_factory=dict)
+    broadcast: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """Everything that the rounds after `round` depend on."""
 
     round: int
-    model: Mapping[str, Tensor]
-    server: Mapping[str, Tensor] = field(default_factory=dict)
+    groups: list[GroupTensors]
     clients: ClientStates = field(default_factory=ClientStates)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors under flat names."""
-        flat = {f"model/{name}": t for name, t in self.model.items()}
-        flat |= {f"server/{name}": t for name, t in self.server.items()}
+        """All tensors under flat names: `model/...` for the first group, `group1.model/...` for the next."""
+        flat: dict[str, Tensor] = {}
+        for number, group in enumerate(self.groups):
+            prefix = f"group{number}." if number else ""
+            for part in ("model", "server", "broadcast"):
+                flat |= {f"{prefix}{part}/{name}": t for name, t in getattr(group, part).items()}
         for client, kept in self.clients.items():
             flat |= {f"client/{client}/{name}": t for name, t in kept.items()}
         return {name: t.detach().cpu().contiguous() for name, t in flat.items()}
@@ -44,7 +55,7 @@ class Snapshot:
     @staticmethod
     def from_tensors(round: int, tensors: Mapping[str, Tensor], device: torch.device) -> Snapshot:
         """Inverse of `tensors`."""
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "server": {}}
+        groups: dict[int, GroupTensors] = {}
         clients: dict[int, dict[str, Tensor]] = {}
         for flat, tensor in tensors.items():
             kind, name = flat.split("/", 1)
@@ -52,8 +63,10 @@ class Snapshot:
                 client, name = name.split("/", 1)
                 clients.setdefault(int(client), {})[name] = tensor.to(device)
             else:
-                parts[kind][name] = tensor.to(device)
-        return Snapshot(round, parts["model"], parts["server"], ClientStates(clients))
+                number, _, part = kind.rpartition(".")
+                group = groups.setdefault(int(number.removeprefix("group") or 0), GroupTensors())
+                getattr(group, part)[name] = tensor.to(device)
+        return Snapshot(round, [groups[k] for k in sorted(groups)], ClientStates(clients))
 
 
 def save_checkpoint(folder: Path, snapshot: Snapshot) -> None:

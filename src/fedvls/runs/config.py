@@ -12,11 +12,12 @@ from typing import Any, Literal
 import yaml
 
 from ..errors import UsageError, unknown
+from ..recipe import Recipe
 from ..registry import convert
 
 Section = dict[str, Any]
 
-SECTIONS = ("method", "data", "partition", "model", "sampling")
+SECTIONS = ("method", "data", "partition", "model", "sampling", "augmentation")
 # What may differ when a run is continued: where and how fast it computes, not what.
 FREE = ("engine", "device", "threads", "checkpoint_every")
 
@@ -30,6 +31,7 @@ class RunConfig:
     partition: Section = field(default_factory=lambda: {"name": "dirichlet"})
     model: Section = field(default_factory=lambda: {"name": "mlp"})
     sampling: Section = field(default_factory=dict)
+    augmentation: Section = field(default_factory=lambda: {"name": "auto"})
     clients: int = 10
     participation: float = 1.0
     rounds: int = 50
@@ -64,6 +66,11 @@ class RunConfig:
         ):
             if getattr(self, name) < least:
                 raise UsageError(f"{name} = {getattr(self, name)} must be >= {least}")
+        self.recipe()  # its values are checked before a folder is written
+        if not 0 < self.participation <= 1:
+            raise UsageError(
+                f"participation = {self.participation} must be in (0, 1]: the share of clients in each round"
+            )
         for client in self.confusion:
             if not 0 <= client < self.clients:
                 raise UsageError(f"confusion: there is no client {client}; clients are 0..{self.clients - 1}")
@@ -94,6 +101,10 @@ class RunConfig:
         """A file that `fedvls run` takes as it is."""
         body = yaml.safe_dump(self.to_mapping(), sort_keys=False, allow_unicode=True)
         return f"# fedvls run config.yaml\n{body}"
+
+    def recipe(self) -> Recipe:
+        """The part that says how clients train."""
+        return Recipe(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Recipe) if hasattr(self, f.name)})
 
     def replaced(self, **values: Any) -> RunConfig:
         return dataclasses.replace(self, **values)

@@ -59,7 +59,7 @@ def build_header(
         "local_training": {"epochs": config.epochs, "batch_size": config.batch_size, "last_batch": "kept"},
         "participation": config.participation,
         "sampling_seed": config.seed_of("sampling"),
-        "augmentation": "none",
+        "augmentation": config.augmentation,
         "seed": config.seed,
         "versions": versions(),
         "device": describe_device(device),
@@ -87,6 +87,8 @@ def describe_device(device: torch.device) -> str:
 
 def changed_versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What a resumed run computes with that its start did not."""
-    old = {**before["versions"], "device": before["device"]}
-    new = {**now["versions"], "device": now["device"]}
+    old, new = (
+        {**header["versions"], **{k: header[k] for k in ("device", "threads")}, "engine": header["engine"]["name"]}
+        for header in (before, now)
+    )
     return [f"{k} {old.get(k)} -> {v}" for k, v in new.items() if old.get(k) != v]

@@ -81,5 +81,5 @@ class Result:
             **scores(self.curve),
             "rounds": len(self.records),
             "per_class": self.per_class,
-            "left_out": sum(len(r["left_out"]) for r in self.records),
+            "updates_left_out": sum(len(r["left_out"]) for r in self.records),
         }

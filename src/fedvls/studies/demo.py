@@ -14,7 +14,7 @@ from ..partition import dirichlet
 from ..report.figures import local_effect
 
 METHODS_SHOWN = ("fedavg", "fedlc", "fedntd", "fedvls")
-BETA, CLIENTS, SEED, ROUNDS, EPOCHS = 0.05, 10, 0, 40, 5
+BETA, CLIENTS, SEED, ROUNDS, EPOCHS = 0.05, 10, 0, 30, 5
 SETTING = (
     f"The 8x8 digits of scikit-learn, {CLIENTS} clients, labels skewed by a Dirichlet of concentration {BETA} "
     f"(seed {SEED}), an MLP, {EPOCHS} local epochs.\n"

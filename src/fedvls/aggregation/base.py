@@ -13,12 +13,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .errors import UsageError
-from .registry import Registry
+from ..registry import Registry
 
 Tensors = dict[str, Tensor]
 BufferPolicy = Literal["average", "uniform", "keep"]
-WeightPolicy = Literal["selected", "all"]
+WeightPolicy = Literal["selected", "all", "uniform"]
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,17 @@ class ServerInputs:
     """Aggregation weights. They sum to 1, or to less under `weights="all"`; the rest stays with `start`."""
     state: Mapping[str, Tensor] = field(default_factory=dict)
     """What the rule returned as state last round."""
+    sent: Sequence[Mapping[str, Tensor]] = ()
+    """What each client sent beyond its model."""
     steps: Sequence[int] = ()
     """Optimizer steps each client took."""
+    broadcast: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the rule sent along to the clients before this round."""
+    population: int = 0
+    """Number of all clients, taking part or not."""
     lr: float = 0.01
+    momentum: float = 0.0
+    epochs: int = 1
 
     def mean(self) -> Tensors:
         """(1 - sum w_i) * start + sum_i w_i * client_i."""
@@ -45,14 +52,27 @@ class ServerInputs:
         """client_i - start, in float64."""
         return [{k: v.double() - self.start[k].double() for k, v in client.items()} for client in self.clients]
 
+    def weighted(self, deltas: Sequence[Mapping[str, Tensor]], weights: Sequence[float] | None = None) -> Tensors:
+        """sum_i w_i * delta_i, with the aggregation weights unless others are given."""
+        chosen = self.weights if weights is None else weights
+        return {k: sum_of([w * d[k] for w, d in zip(chosen, deltas, strict=True)]) for k in self.start}
+
+    def moved(self, change: Mapping[str, Tensor], factor: float = 1.0) -> Tensors:
+        """start + factor * change, in the model's dtype."""
+        return {k: (v.double() + factor * change[k]).to(v.dtype) for k, v in self.start.items()}
+
 
 @dataclass(frozen=True)
 class ServerOutputs:
-    """The next global parameters, the rule's state (sent to clients and checkpointed), numbers to log."""
+    """The next global parameters and what goes with them."""
 
     params: Tensors
     state: Tensors = field(default_factory=dict)
+    """What the rule remembers; it stays on the server."""
+    broadcast: Tensors = field(default_factory=dict)
+    """What is sent to the clients beside the model."""
     metrics: dict[str, float] = field(default_factory=dict)
+    """Numbers for the log."""
     evaluated: Tensors | None = None
     """Parameters to evaluate, where they are not `params`."""
 
@@ -73,60 +93,13 @@ class ServerRule:
 SERVER_RULES: Registry[ServerRule] = Registry("server rule")
 
 
-@SERVER_RULES.register("mean")
-def mean() -> ServerRule:
-    """Weighted mean of the clients' models (FedAvg)."""
-    return ServerRule(lambda inputs: ServerOutputs(inputs.mean()))
-
-
-@SERVER_RULES.register("extrapolated")
-def extrapolated(eps: float = 0.01, scale_eps: bool = False, evaluate_average_of_last_two: bool = False) -> ServerRule:
-    """FedExP: w + eta * mean delta, eta = max(1, sum_i p_i ||d_i||^2 / (2 (||mean d||^2 + eps))).
-
-    scale_eps multiplies eps by the number of participants, evaluate_average_of_last_two evaluates the mean of the last
-    two iterates: both as in the method's own code, both off in the FedVLS paper's protocol.
-    """
-    if eps < 0:
-        raise UsageError(f"extrapolated: eps = {eps} must be >= 0")
-
-    def combine(inputs: ServerInputs) -> ServerOutputs:
-        deltas = inputs.deltas()
-        average = {
-            k: torch.stack([w * d[k] for w, d in zip(inputs.weights, deltas, strict=True)]).sum(0) for k in inputs.start
-        }
-        spread = sum(w * _square_norm(d) for w, d in zip(inputs.weights, deltas, strict=True))
-        length = _square_norm(average) + eps * (len(deltas) if scale_eps else 1)
-        eta = max(1.0, spread / (2 * length)) if length > 0 else 1.0
-        if eta == 1.0:  # the plain mean, to the bit
-            params = inputs.mean()
-        else:
-            params = {k: (v.double() + eta * average[k]).to(v.dtype) for k, v in inputs.start.items()}
-        if not evaluate_average_of_last_two:
-            return ServerOutputs(params, metrics={"eta": eta})
-        halfway = {k: ((v.double() + inputs.start[k].double()) / 2).to(v.dtype) for k, v in params.items()}
-        return ServerOutputs(params, metrics={"eta": eta}, evaluated=halfway)
-
-    return ServerRule(combine)
-
-
-@SERVER_RULES.register("direction-mean")
-def direction_mean() -> ServerRule:
-    """Weighted mean, and the round's mean descent direction -sum_i w_i d_i / (K_i lr) sent along (MoFedSAM)."""
-
-    def combine(inputs: ServerInputs) -> ServerOutputs:
-        state: Tensors = {}
-        scale = [w / (max(k, 1) * inputs.lr) for w, k in zip(inputs.weights, inputs.steps, strict=True)]
-        deltas = inputs.deltas()
-        for name, start in inputs.start.items():
-            total = torch.stack([s * d[name] for s, d in zip(scale, deltas, strict=True)]).sum(0)
-            state[f"direction/{name}"] = (-total).to(start.dtype)
-        return ServerOutputs(inputs.mean(), state)
-
-    return ServerRule(combine)
-
-
 def client_weights(samples: Sequence[int], policy: WeightPolicy, total: int) -> list[float]:
-    """n_i over the participating clients ("selected") or over all clients' data ("all", the paper's Algorithm 1)."""
+    """n_i over the participating clients ("selected") or over all clients' data ("all", the paper's Algorithm 1).
+
+    "uniform" counts every participating client alike.
+    """
+    if policy == "uniform":
+        return [1.0 / len(samples)] * len(samples)
     whole = sum(samples) if policy == "selected" else total
     return [n / whole for n in samples]
 
@@ -165,5 +138,10 @@ def combine_buffers(
     return {name: result[name] for name in start}
 
 
-def _square_norm(tensors: Mapping[str, Tensor]) -> float:
+def sum_of(tensors: Sequence[Tensor]) -> Tensor:
+    """The sum, in the order given."""
+    return torch.stack(list(tensors)).sum(0)
+
+
+def square_norm(tensors: Mapping[str, Tensor]) -> float:
     return float(sum(float(t.double().square().sum()) for t in tensors.values()))

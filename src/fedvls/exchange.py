@@ -1,0 +1,113 @@
+"""What clients send and keep beyond the model, for the few methods that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from .aggregation.normalised import effective_steps
+from .models.network import ModelState
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A client at the end of its local training."""
+
+    start: ModelState
+    """The model it received."""
+    end: ModelState
+    steps: int
+    lr: float
+    momentum: float
+    kept: Mapping[str, Tensor] = field(default_factory=dict)
+    """What it kept from its last participation."""
+    broadcast: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the server sent beside the model."""
+    feature_sums: Tensor | None = None
+    """Per class, the sum of the features seen in the last epoch, `[C, d]` (only if asked for)."""
+    feature_counts: Tensor | None = None
+
+    def mean_gradient(self) -> Tensors:
+        """(w_start - w_end) / (a lr), a the effective number of steps: the mean gradient along the path.
+
+        Without momentum a is the number of steps and this is exact.
+        """
+        scale = 1.0 / (max(effective_steps(self.steps, self.momentum), 1.0) * self.lr) if self.lr > 0 else 0.0
+        return {k: scale * (v - self.end.params[k]) for k, v in self.start.params.items()}
+
+
+def _nothing(outcome: Outcome) -> tuple[Tensors, Tensors]:
+    return {}, {}
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """`finish(outcome)` returns what the client keeps and what it sends beyond its model; the words tell people."""
+
+    finish: Callable[[Outcome], tuple[Tensors, Tensors]] = _nothing
+    up: str = "nothing"
+    down: str = "nothing"
+    kept: str = "nothing"
+    collects_features: bool = False
+
+
+def keep_model() -> Exchange:
+    """MOON: the client keeps the model it ends with."""
+
+    def finish(outcome: Outcome) -> tuple[Tensors, Tensors]:
+        return {f"previous/{k}": t.clone() for k, t in outcome.end.tensors().items()}, {}
+
+    return Exchange(finish, kept="its last local model")
+
+
+def control_variates() -> Exchange:
+    """SCAFFOLD, option II: c_i <- c_i - c + (w - w_i)/(K lr); the change of c_i is sent."""
+
+    def finish(outcome: Outcome) -> tuple[Tensors, Tensors]:
+        kept, sent = {}, {}
+        for k, gradient in outcome.mean_gradient().items():
+            own = outcome.kept.get(f"control/{k}", torch.zeros_like(gradient))
+            everyone = outcome.broadcast.get(f"control/{k}", torch.zeros_like(gradient))
+            kept[f"control/{k}"] = own - everyone + gradient
+            sent[f"control_change/{k}"] = kept[f"control/{k}"] - own
+        return kept, sent
+
+    return Exchange(
+        finish, up="change of its control variate", down="global control variate", kept="its control variate"
+    )
+
+
+def dynamic_gradient(alpha: float) -> Exchange:
+    """FedDyn: h_i <- h_i - alpha (w_i - w)."""
+
+    def finish(outcome: Outcome) -> tuple[Tensors, Tensors]:
+        kept = {}
+        for k, start in outcome.start.params.items():
+            own = outcome.kept.get(f"gradient/{k}", torch.zeros_like(start))
+            kept[f"gradient/{k}"] = own - alpha * (outcome.end.params[k] - start)
+        return kept, {}
+
+    return Exchange(finish, kept="its accumulated gradient")
+
+
+def class_prototypes() -> Exchange:
+    """FPL: the mean feature of each class over the last local epoch."""
+
+    def finish(outcome: Outcome) -> tuple[Tensors, Tensors]:
+        assert outcome.feature_sums is not None
+        assert outcome.feature_counts is not None
+        present = outcome.feature_counts > 0
+        means = outcome.feature_sums / outcome.feature_counts.clamp(min=1).unsqueeze(-1)
+        return {}, {"prototypes": means, "present": present}
+
+    return Exchange(
+        finish,
+        up="a prototype per class it has (so which classes it has)",
+        down="clustered prototypes",
+        collects_features=True,
+    )
