@@ -1,6 +1,7 @@
 import io
 import pickle
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -215,12 +216,48 @@ def test_records_that_are_cut_off_are_told(tmp_path, truth):
             load_dataset("cifar10", data_dir=tmp_path)
 
 
-def test_too_few_names_for_a_hundred_classes_are_told(tmp_path, truth):
+@pytest.mark.parametrize(
+    ("meta", "words"),
+    [
+        ({b"fine_label_names": [b"apple"]}, "meta has 1 names for 100 classes"),
+        ({b"label_names": [b"apple"]}, "meta lacks fine_label_names"),
+    ],
+)
+def test_names_that_do_not_fit_a_hundred_classes_are_told(tmp_path, truth, meta, words):
     form = cifar.CIFAR100.forms[0]
-    meta = pickled({b"fine_label_names": [b"apple"]})
-    write_folder(tmp_path / form.folder, {**contents("cifar100", form, truth("cifar100")), "meta": meta})
-    with pytest.raises(DataError, match="meta has 1 names for 100 classes"):
+    write_folder(tmp_path / form.folder, {**contents("cifar100", form, truth("cifar100")), "meta": pickled(meta)})
+    with pytest.raises(DataError, match=words):
         load_dataset("cifar100", data_dir=tmp_path)
+
+
+def test_a_member_that_claims_too_much_is_refused_unread(tmp_path):
+    form = cifar.CIFAR10.forms[0]
+    member = tarfile.TarInfo(f"{form.folder}/data_batch_1")
+    member.size = 2**40
+    (tmp_path / form.archive).write_bytes(member.tobuf() + bytes(10240))
+    with pytest.raises(DataError, match="data_batch_1 claims 1099511627776 bytes, which is more than it can have"):
+        load_dataset("cifar10", data_dir=tmp_path)
+
+
+def test_a_cut_archive_that_is_not_packed_is_told(tmp_path, truth):
+    form = cifar.CIFAR10.forms[1]
+    path = tmp_path / form.archive
+    write_archive(path, form.folder, contents("cifar10", form, truth("cifar10")), mode="w")
+    path.write_bytes(path.read_bytes()[:20000])
+    with pytest.raises(DataError, match=r"cifar-10-binary\.tar\.gz is damaged: unexpected end of data"):
+        load_dataset("cifar10", data_dir=tmp_path)
+
+
+def test_a_file_the_system_refuses_is_told(tmp_path, truth, monkeypatch):
+    form = cifar.CIFAR10.forms[1]
+    write_folder(tmp_path / form.folder, contents("cifar10", form, truth("cifar10")))
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(DataError, match=r"data_batch_1\.bin cannot be read: Permission denied$"):
+        load_dataset("cifar10", data_dir=tmp_path)
 
 
 def test_an_archive_that_lacks_a_batch_is_told(tmp_path, truth):

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from fedvls.data import load_dataset, mnist
+from fedvls.data import load_dataset, mnist, svhn
 from fedvls.data.domains import bilinear
 from fedvls.errors import DataError, UsageError
 
@@ -106,6 +106,11 @@ def test_svhn_is_read_and_its_ten_is_zero(tmp_path, write_mat, place):
     assert np.array_equal(data.x_test, truth["test_32x32.mat"])
     assert data.y_train.tolist() == LABELS.tolist()
     assert data.mean == (0.5, 0.5, 0.5)
+
+
+def test_what_is_downloaded_is_read_from_where_it_was_put(tmp_path, write_mat, monkeypatch):
+    monkeypatch.setattr(svhn, "fetch", lambda wanted, urls, into, name: write_mat(into, tuple(wanted)))
+    assert load_dataset("svhn", data_dir=tmp_path).y_train.tolist() == LABELS.tolist()
 
 
 X = np.zeros((32, 32, 3, 2), np.uint8)

@@ -1,17 +1,19 @@
 """Downloads from a real server on the loopback address, with the addresses and sums of the small test set."""
 
+import bz2
 import hashlib
 import io
 import logging
 import socket
 import sys
+import tarfile
 import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from fedvls.data import load_dataset, mnist
+from fedvls.data import agnews, cifar, load_dataset, mnist, svhn, tiny, usps
 from fedvls.data.download import fetch
 from fedvls.errors import DataError
 
@@ -154,8 +156,46 @@ def test_poochs_logger_is_left_as_it_was(tmp_path, site):
     assert pooch.get_logger().level == logging.INFO
 
 
+def test_an_archive_is_downloaded_once_and_then_read_from_the_cache(tmp_path, serve, monkeypatch):
+    site = tmp_path / "site"
+    site.mkdir()
+    form = cifar.CIFAR10.forms[1]
+    with tarfile.open(site / form.archive, "w:gz") as archive:
+        for file in (*form.train, form.test):
+            member = tarfile.TarInfo(f"{form.folder}/{file}")
+            member.size = 2 * 3073
+            archive.addfile(member, io.BytesIO(bytes([3]) + bytes(3072) + bytes([9]) + bytes(3072)))
+    form = replace(form, checksum="md5:" + hashlib.md5((site / form.archive).read_bytes()).hexdigest())
+    monkeypatch.setattr(cifar, "CIFAR10", replace(cifar.CIFAR10, forms=(form,), base_urls=(serve(site),)))
+    data = load_dataset("cifar10", data_dir=tmp_path / "data")
+    assert data.y_train.tolist() == [3, 9] * 5
+    assert left_in(tmp_path / "data" / "cifar10") == [form.archive]
+    (site / form.archive).unlink()
+    assert load_dataset("cifar10", data_dir=tmp_path / "data").fingerprint == data.fingerprint
+
+
+def test_only_the_missing_file_of_a_pair_is_downloaded(tmp_path, serve, monkeypatch):
+    site, home = tmp_path / "site", tmp_path / "data" / "usps"
+    site.mkdir()
+    home.mkdir(parents=True)
+    (home / "usps").write_text("1 1:0.5\n2 1:-1\n")
+    (site / "usps.t.bz2").write_bytes(bz2.compress(b"2 1:0.5\n"))
+    sums = ("md5:0", "md5:" + hashlib.md5((site / "usps.t.bz2").read_bytes()).hexdigest())
+    monkeypatch.setattr(usps, "BASE_URLS", (serve(site),))
+    monkeypatch.setattr(usps, "CHECKSUMS", sums)
+    data = load_dataset("usps", data_dir=tmp_path / "data")
+    assert (data.y_train.tolist(), data.y_test.tolist()) == ([0, 1], [1])
+    assert sorted(left_in(home)) == ["usps", "usps.t.bz2"]
+
+
 def test_published_sums_and_files_pair_up():
     for source in (mnist.MNIST, mnist.FASHION_MNIST):
         assert len(source.checksums) == len(FILES) == len(set(source.checksums))
         assert all(len(checksum) == len("md5:") + 32 for checksum in source.checksums)
         assert len(source.class_names) == len(source.first_labels) == 10
+    for module in (agnews, svhn, usps):
+        assert len(module.CHECKSUMS) == len(module.FILES) == 2
+    for checksum in (*agnews.CHECKSUMS, *svhn.CHECKSUMS, *usps.CHECKSUMS, tiny.CHECKSUM):
+        assert checksum.startswith("md5:")
+        assert int(checksum[4:], 16) >= 0
+        assert len(checksum) == len("md5:") + 32

@@ -127,3 +127,9 @@ def test_a_value_the_data_set_does_not_have_gets_the_nearest(shelf):
         load_dataset("digits", nme=1)
     with pytest.raises(UsageError, match=r"data\.rows = 'many' must be a whole number"):
         load_dataset("shelf", rows="many")
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "tiny-imagenet", "ag-news", "svhn", "syn-digits"])
+def test_a_folder_the_system_refuses_is_told_in_one_line(name):
+    with pytest.raises(DataError, match=r"^/[^\n]*x cannot be read: File name too long$"):
+        load_dataset(name, data_dir="x" * 300)

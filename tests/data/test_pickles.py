@@ -150,16 +150,14 @@ def refuses(pickled):
         load_pickle(pickled, "b")
 
 
-def array_pickle(code="u1", order="|", shape="(I2\nt", raw=b"ab", fortran=b"I00\n"):
+def array_pickle(code="u1", order="|", shape="(I2\nt", raw=b"ab", fortran=b"I00\n", mark=b"C"):
     """A pickled array (protocol 0 but for its bytes) with its parts as given."""
     return (
         b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n"
         + shape.encode()
         + f"cnumpy\ndtype\n(S'{code}'\nI0\nI1\ntR(I3\nS'{order}'\nNNNI-1\nI-1\nI0\ntb".encode()
         + fortran
-        + b"C"
-        + bytes([len(raw)])
-        + raw
+        + (b"C" + bytes([len(raw)]) + raw if mark == b"C" else mark + raw + b"\n")
         + b"tb."
     )
 
@@ -183,6 +181,7 @@ def test_the_hand_made_array_is_one():
         {"shape": "(I3\nt"},
         {"shape": "(F2.0\nt"},
         {"shape": "I2\n"},
+        {"mark": b"V"},
         {"shape": "(I4611686018427387904\nI4\nt"},
     ],
 )

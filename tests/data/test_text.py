@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from fedvls.data import load_dataset
+from fedvls.data import agnews, load_dataset
 from fedvls.data.text import encode, tokenize
 from fedvls.errors import DataError, UsageError
 
@@ -151,6 +151,11 @@ def test_what_is_missing_offline_is_named_with_its_place(tmp_path, offline):
     with pytest.raises(DataError) as caught:
         load_dataset("ag-news", data_dir=tmp_path)
     assert f": put train.csv into {tmp_path}/ag-news or name their folder with --data-dir" in str(caught.value)
+
+
+def test_what_is_downloaded_is_read_from_where_it_was_put(tmp_path, monkeypatch):
+    monkeypatch.setattr(agnews, "fetch", lambda wanted, urls, into, name: write(into, {f: NEWS[f] for f in wanted}))
+    assert load_dataset("ag-news", data_dir=tmp_path).y_train.tolist() == [2, 0, 3]
 
 
 ROWS = [(f"{word} number {number}", label) for label, word in enumerate(("apple", "pear")) for number in range(10)]

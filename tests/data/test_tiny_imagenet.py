@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedvls.data import load_dataset
+from fedvls.data import archives, load_dataset, tiny
 from fedvls.errors import DataError
 
 WNIDS = ["n02", "n03", "n01"]  # not in alphabetical order, as in the published list
@@ -137,6 +137,22 @@ def test_a_damaged_archive_is_told(tmp_path, files):
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
     with pytest.raises(DataError, match=r"n02_0\.JPEG is damaged: "):
         load_dataset("tiny-imagenet", data_dir=tmp_path)
+
+
+def test_a_member_that_claims_too_much_is_refused_unread(tmp_path, files, monkeypatch):
+    write_zip(tmp_path / "tiny-imagenet-200.zip", files)
+    monkeypatch.setattr(archives, "_LARGEST", 10)
+    with pytest.raises(DataError, match=r"wnids\.txt claims 12 bytes, which is more than it can have"):
+        load_dataset("tiny-imagenet", data_dir=tmp_path)
+
+
+def test_what_is_downloaded_is_read_from_where_it_was_put(tmp_path, files, monkeypatch):
+    def bring(wanted, urls, into, name):
+        assert list(wanted) == ["tiny-imagenet-200.zip"]
+        write_zip(into / "tiny-imagenet-200.zip", files)
+
+    monkeypatch.setattr(tiny, "fetch", bring)
+    check(load_dataset("tiny-imagenet", data_dir=tmp_path))
 
 
 def test_without_pillow_the_extra_to_install_is_named(tmp_path, files, monkeypatch):

@@ -12,14 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from safetensors.numpy import load_file
 from support import ROOT, command_environment
 
 import fedvls.methods
+from fedvls.aggregation import SERVER_RULES, ServerInputs, ServerOutputs
 from fedvls.cli import app
 from fedvls.cli.options import build_config
+from fedvls.exchange import Outcome
+from fedvls.losses import LossInputs
 from fedvls.method import METHODS, from_spec
 from fedvls.partition import PARTITIONS, get_partition
+from fedvls.registry import convert
 from fedvls.runs.config import RunConfig
+from fedvls.steps import STEPS, StepContext
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 METHOD_NAMES = [entry.name for entry in METHODS]  # taken before an example can register more
@@ -115,10 +121,13 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
+def page_of(method: str) -> Path:
+    return ROOT / "docs" / "methods" / ("combinations.md" if "+" in method else f"{method}.md")
+
+
 @pytest.mark.parametrize("method", METHOD_NAMES)
 def test_every_method_has_a_page(method):
-    folder = ROOT / "docs" / "methods"
-    page = folder / ("combinations.md" if "+" in method else f"{method}.md")
+    page = page_of(method)
     text = page.read_text(encoding="utf-8")
     assert f"--method {method} " in text  # how to run it
     for value in METHODS.entry(method).defaults:
@@ -126,7 +135,59 @@ def test_every_method_has_a_page(method):
     for part in ("Deviations", "Exchanged beyond weights"):
         # FedVLS has its deviations in a table of their own; the combinations name theirs one by one.
         assert part in text or (method == "fedvls" and "## Printed and released" in text), f"{name_of(page)}: {part}"
-    assert f"| `{method}` |" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_what_a_method_logs_and_keeps_is_on_its_page(method, tmp_path):
+    """Seen, not read: one round of every method, its metrics and the tensors of its checkpoint."""
+    text = page_of(method).read_text(encoding="utf-8")
+    federation = fedvls.Federation("digits", clients=4)
+    result = federation.run(method, rounds=1, epochs=1, out=tmp_path / "run")
+    told, logged = set(re.findall(r"`server\.(\w+)`", text)), result.records[-1]["server"].keys()
+    assert logged <= told if "+" in method else logged == told  # combinations share a page
+    assert ("before_finish" in result.records[-1]) == ("`before_finish`" in text)
+    last = sorted((tmp_path / "run" / "checkpoint").glob("*.safetensors"))[-1]
+    kept = {name.split("/")[2] for name in load_file(last) if name.startswith("client/")}
+    for part in kept:
+        assert f"`client/3/{part}/...`" in text, part
+
+
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_the_table_of_methods_names_the_venue_and_what_is_exchanged(method):
+    lines = (ROOT / "docs" / "methods" / "README.md").read_text(encoding="utf-8").splitlines()
+    row = next(line for line in lines if line.startswith(f"| `{method}` |"))
+    assert f"]({page_of(method).name})" in row
+    venue = METHODS.entry(method).about.get("venue", "")
+    assert venue in row or "FedVLS paper" in row
+    cell = row.strip("|").split("|")[6].strip()
+    exchanged = fedvls.get_method(method).exchanged
+    assert {way for way in exchanged if exchanged[way] != "nothing"} == set(re.findall(r"\b(up|down|kept)\b", cell))
+
+
+def test_every_step_and_server_rule_is_in_the_configuration_page_with_its_values():
+    text = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
+    for kind, registry in (("step", STEPS), ("rule", SERVER_RULES)):
+        for entry in registry:
+            if not entry.build.__module__.startswith("fedvls."):
+                continue  # an example's
+            row = next(line for line in text.splitlines() if line.startswith(f"| {kind} `{entry.name}` |"))
+            shown = dict(re.findall(r"`(\w+)` `?([\w.-]+)`?", row.split("|")[2]))
+            assert {k: convert(v, type(entry.defaults[k]), k) for k, v in shown.items()} == entry.defaults
+
+
+def test_what_the_parts_of_a_method_see_is_all_told():
+    text = (ROOT / "docs" / "adding-a-method.md").read_text(encoding="utf-8")
+    first_cells = "".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| "))
+    for kind, prefix in (
+        (LossInputs, ""),
+        (StepContext, "context."),
+        (ServerInputs, ""),
+        (ServerOutputs, ""),
+        (Outcome, "outcome."),
+    ):
+        for f in dataclasses.fields(kind):
+            name = "client.counts" if (kind, f.name) == (LossInputs, "client") else prefix + f.name
+            assert f"`{name}`" in first_cells, f"{kind.__name__}.{f.name}"
 
 
 def test_every_config_key_is_explained_with_its_default():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -87,22 +88,23 @@ class Entries(NamedTuple):
 
 def magnitude(variant: Variant, operation: str, m: int, height: int, width: int) -> tuple[float, float]:
     """`(start, stretch)` of one operation at magnitude index m, in the operation's own unit."""
-    reach = {
-        "ShearX": 0.3,
-        "ShearY": 0.3,
-        "TranslateX": 150 / 331 * width,
-        "TranslateY": 150 / 331 * height,
-        "Rotate": 30.0,
-    }.get(operation, 0.9)
-    match operation:
-        case "AutoContrast" | "Equalize" | "Invert":
-            return 0.0, 0.0
-        case "Posterize":
-            return (8.0 - round(m * 4 / 9), 0.0) if variant == "torchvision" else (4 + 0.4 * m, 0.4)
-        case "Solarize":
-            return (255 - 255 * m / 9, 0.0) if variant == "torchvision" else (25.6 * m, 25.6)
-    centre = 1.0 if operation in ("Brightness", "Color", "Contrast", "Sharpness") else 0.0
-    return (centre, reach * m / 9) if variant == "torchvision" else (centre + reach * (m - 5) / 5, reach / 5)
+    if operation in ("AutoContrast", "Equalize", "Invert"):
+        return 0.0, 0.0
+    if operation == "Posterize":
+        return (8.0 - round(m * 4 / 9), 0.0) if variant == "torchvision" else (4 + 0.4 * m, 0.4)
+    if operation == "Solarize":
+        return (_of_ten(255, 0, m), 0.0) if variant == "torchvision" else (25.6 * m, 25.6)
+    enhances = operation in ("Brightness", "Color", "Contrast", "Sharpness")
+    reach = {"TranslateX": 150 / 331 * width, "TranslateY": 150 / 331 * height, "Rotate": 30.0}
+    most, centre = (0.9, 1.0) if enhances else (reach.get(operation, 0.3), 0.0)
+    return (centre, _of_ten(0, most, m)) if variant == "torchvision" else (centre + most * (m - 5) / 5, most / 5)
+
+
+def _of_ten(first: float, last: float, m: int) -> float:
+    """The m-th of ten equal steps, in float32 as torchvision has it: a factor's last bit shows in the pixels."""
+    start, stop = np.float32(first), np.float32(last)
+    step = (stop - start) / np.float32(9)
+    return float(start + step * np.float32(m) if m < 5 else stop - step * np.float32(9 - m))
 
 
 @functools.cache

@@ -38,7 +38,7 @@ def partition(
     values: dict[str, Any] = apply_settings({} if beta is None else {"beta": beta}, settings or [])
     chosen = get_partition(partition, **values)
     data = load_dataset(dataset, data_dir)
-    split = chosen.split(data.y_train, data.classes, clients, seed)
+    split = chosen.split(data.y_train, data.classes, clients, seed, given=data.clients, domains=data.domain_train)
     if plot:
         check_ending(plot)
     if json:

@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import DataError, UsageError, unknown
 from ..registry import Registry, convert
 from .agnews import load_ag_news
-from .arrays import Scale
+from .arrays import Scale, one_line
 from .cifar import load_cifar10, load_cifar100
 from .digits import load_digits
 from .domains import load_digits_domains
@@ -70,7 +70,20 @@ def load_dataset(
     """
     if (mean is None) != (std is None):
         raise UsageError(f"mean = {mean} and std = {std}: give both or neither")
-    name = str(name)
+    try:
+        return _load(str(name), data_dir, mean, std, classes, values)
+    except OSError as error:  # a folder that may not be entered, a name that is too long
+        raise DataError(f"{error.filename or name} cannot be read: {error.strerror or one_line(error)}") from None
+
+
+def _load(
+    name: str,
+    data_dir: str | Path | None,
+    mean: Scale | None,
+    std: Scale | None,
+    classes: int | None,
+    values: Mapping[str, Any],
+) -> FederatedData:
     folder = None if data_dir is None else data_folder(data_dir)
     path = None if name in DATASETS else _path(name)
     kind = name if path is None else _kind(path)

@@ -38,8 +38,6 @@ def tar_members(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
                 return found
     except (*_DAMAGED, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is damaged: {one_line(error)}") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or one_line(error)}") from None
 
 
 def _members(stream: IO[bytes], path: Path, wanted: Collection[str]) -> dict[str, bytes]:
@@ -54,8 +52,6 @@ def _members(stream: IO[bytes], path: Path, wanted: Collection[str]) -> dict[str
             content = archive.extractfile(member)
             assert content is not None  # it is a file
             found[name] = content.read()
-            if len(found[name]) != member.size:
-                raise DataError(f"{path} is damaged: {name} is cut off")
     return found
 
 
@@ -88,10 +84,7 @@ class FolderTree:
     def of(cls, root: Path, below: tuple[str, ...] | None = None, depth: int = 4) -> FolderTree:
         """Look through `root` (of its folders only those named in `below`), as deep as `depth` folders."""
         sizes: dict[str, tuple[int, int]] = {}
-        try:
-            _scan(root, "", depth, below, sizes)
-        except OSError as error:
-            raise DataError(f"{error.filename or root} cannot be read: {error.strerror}") from None
+        _scan(root, "", depth, below, sizes)
         return cls(root, sizes)
 
     @property
@@ -103,11 +96,7 @@ class FolderTree:
         return tuple((name, *about) for name, about in self.sizes.items())
 
     def read(self, name: str) -> bytes:
-        path = self.where / name
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            raise DataError(f"{path} cannot be read: {error.strerror}") from None
+        return (self.where / name).read_bytes()
 
     def close(self) -> None:
         pass
@@ -117,15 +106,16 @@ def _scan(
     folder: Path, prefix: str, depth: int, below: tuple[str, ...] | None, sizes: dict[str, tuple[int, int]]
 ) -> None:
     with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
-            if entry.name.startswith("."):
+        for entry in entries:  # in no particular order
+            name = entry.name
+            if name[0] == ".":
                 continue
             if entry.is_dir():
-                if depth > 1 and (below is None or entry.name in below):
-                    _scan(Path(entry.path), f"{prefix}{entry.name}/", depth - 1, None, sizes)
+                if depth > 1 and (below is None or name in below):
+                    _scan(Path(entry.path), f"{prefix}{name}/", depth - 1, None, sizes)
             elif entry.is_file():
                 about = entry.stat()
-                sizes[prefix + entry.name] = about.st_size, about.st_mtime_ns
+                sizes[prefix + name] = about.st_size, about.st_mtime_ns
 
 
 class ZipTree:
@@ -141,8 +131,6 @@ class ZipTree:
             return zipfile.ZipFile(self.where)
         except _DAMAGED as error:
             raise DataError(f"{self.where} is not a complete zip archive: {one_line(error)}") from None
-        except OSError as error:
-            raise DataError(f"{self.where} cannot be read: {error.strerror or one_line(error)}") from None
 
     @cached_property
     def _members(self) -> dict[str, zipfile.ZipInfo]:
@@ -166,7 +154,7 @@ class ZipTree:
             raise DataError(f"{self.where}: {name} claims {member.file_size} bytes, which is more than it can have")
         try:
             return self._archive.read(member)
-        except (*_DAMAGED, NotImplementedError, OSError) as error:
+        except (*_DAMAGED, NotImplementedError) as error:
             raise DataError(f"{self.where}: {name} is damaged: {one_line(error)}") from None
 
     def close(self) -> None:

@@ -45,6 +45,7 @@ class Decoded:
 
     @classmethod
     def of(cls, x_train: Array, y_train: Array, x_test: Array, y_test: Array, **about: Any) -> Decoded:
+        """The usual four arrays."""
         return cls({"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}, about)
 
 
@@ -110,14 +111,7 @@ def cache_folder() -> Path:
 
 def stamps_of(paths: Iterable[Path]) -> tuple[Stamp, ...]:
     """Name, size and time of each file."""
-    stamps = []
-    for path in paths:
-        try:
-            about = path.stat()
-        except OSError as error:
-            raise DataError(f"{path} cannot be read: {error.strerror}") from None
-        stamps.append((str(path), about.st_size, about.st_mtime_ns))
-    return tuple(stamps)
+    return tuple((str(path), about.st_size, about.st_mtime_ns) for path in paths for about in [path.stat()])
 
 
 def _digest(value: object) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import DataError
 from .archives import tar_members
-from .arrays import Array, as_labels, one_line
+from .arrays import Array, as_labels
 from .cache import Decoded, Found, stamps_of
 from .download import data_folder, fetch
 from .federated import FederatedData
@@ -180,18 +180,15 @@ def _load(source: Source, data_dir: str | None) -> FederatedData:
 def _find(source: Source, folder: Path) -> Found | None:
     """Unpacked batches, else an archive, in our layout or in the folder itself (where torchvision puts them)."""
     places = (folder / source.name, folder)
-    try:
-        for place in places:
-            for form in source.forms:
-                for inner in (place / form.folder, place):
-                    if all((inner / name).is_file() for name in (*form.train, form.test)):
-                        return _in_folder(source, form, inner)
-        for place in places:
-            for form in source.forms:
-                if (place / form.archive).is_file():
-                    return _in_archive(source, form, place / form.archive)
-    except OSError as error:
-        raise DataError(f"{error.filename} cannot be read: {error.strerror}") from None
+    for place in places:
+        for form in source.forms:
+            for inner in (place / form.folder, place):
+                if all((inner / name).is_file() for name in (*form.train, form.test)):
+                    return _in_folder(source, form, inner)
+    for place in places:
+        for form in source.forms:
+            if (place / form.archive).is_file():
+                return _in_archive(source, form, place / form.archive)
     return None
 
 
@@ -199,10 +196,7 @@ def _in_folder(source: Source, form: Form, folder: Path) -> Found:
     names = [name for name in (*form.train, form.test, form.names) if name and (folder / name).is_file()]
 
     def decode() -> Decoded:
-        try:
-            contents = {name: (folder / name).read_bytes() for name in names}
-        except OSError as error:
-            raise DataError(f"{error.filename} cannot be read: {error.strerror or one_line(error)}") from None
+        contents = {name: (folder / name).read_bytes() for name in names}
         return _decode(source, form, contents, f"{folder}/")
 
     return Found(source.name, folder, stamps_of(folder / name for name in names), decode, remedy=REPLACE)

@@ -86,6 +86,8 @@ class FederatedData:
         mean, std: one number, or one per channel. By default 0.5 and 0.5 for uint8 (so values span -1..1), and none
             for floats and tokens.
         vocabulary: the samples are rows of tokens 0..vocabulary-1.
+        domains, domain_train, domain_test: names of domains, and for every sample the number of its own.
+        clients: for every client the positions of its training samples, if they are divided already.
         """
         if clients is None and is_one_per_client(x, y):
             x, y, clients = join(x, y, "train", vocabulary)

@@ -26,33 +26,23 @@ def first_place(places: Iterable[Path], spellings: Iterable[Iterable[str]]) -> l
     """All files in the first place that has every one of them, each under any of its spellings."""
     wanted = [tuple(names) for names in spellings]
     for place in places:
-        paths = [path for names in wanted for path in _spelled(place, names)]
+        found = [next((path for name in names if (path := place / name).is_file()), None) for names in wanted]
+        paths = [path for path in found if path is not None]
         if len(paths) == len(wanted):
             return paths
     return None
 
 
-def _spelled(place: Path, names: Iterable[str]) -> list[Path]:
-    try:
-        return [path for name in names if (path := place / name).is_file()][:1]
-    except OSError as error:
-        raise DataError(f"{place} cannot be read: {error.strerror}") from None
-
-
 def read_unpacked(path: Path) -> bytes:
     """A whole file; one that is packed with gzip or bzip2 (told by its content, not its name) is unpacked."""
+    content = path.read_bytes()
     try:
-        content = path.read_bytes()
         for magic, unpack in _UNPACK.items():
             if content.startswith(magic):
                 return unpack(content)
-        return content
-    except (EOFError, ValueError, zlib.error, gzip.BadGzipFile) as error:
+    except (EOFError, ValueError, zlib.error, OSError) as error:  # bz2 reports damage as an OSError
         raise DataError(f"{path} is damaged: {one_line(error)}") from None
-    except OSError as error:
-        if error.errno is None:  # bz2 reports damage so
-            raise DataError(f"{path} is damaged: {one_line(error)}") from None
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    return content
 
 
 def assemble(found: Found, name: str, published: tuple[int, int] | None = None, **keywords: Any) -> FederatedData:

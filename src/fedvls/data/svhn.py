@@ -88,10 +88,7 @@ def _read(path: Path) -> tuple[Array, Array]:
     """X of shape (32, 32, 3, n) and y of n labels, in which 10 stands for the digit 0."""
     from scipy.io import loadmat
 
-    try:
-        content = io.BytesIO(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    content = io.BytesIO(path.read_bytes())
     try:
         held = loadmat(content, variable_names=("X", "y"))
     except Exception as error:  # a damaged file makes the reader raise many things

@@ -18,9 +18,8 @@ ENGINES = {"sequential": SequentialEngine}
 def choose(name: str, network: Network, data: ResidentData, augmentation: Augmentation) -> tuple[Engine, str]:
     """The named engine, or for "auto" the fastest that supports this model and device, with the reason."""
     if name == "auto":
-        return SequentialEngine(
-            network, data, augmentation
-        ), "the one engine there is: it supports every model, method and device"
+        reason = "the one engine there is: it supports every model, method and device"
+        return SequentialEngine(network, data, augmentation), reason
     if name not in ENGINES:
         raise unknown("engine", name, ["auto", *ENGINES])
     return ENGINES[name](network, data, augmentation), "asked for"

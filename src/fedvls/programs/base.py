@@ -1,6 +1,6 @@
 """Who shares a model in which round. Nearly every method is "all clients, every round"; the rest are programs.
 
-The round loop lives in `federation.py` and knows groups only: a program says which groups there are, what changes
+The round loop lives in `loop.py` and knows groups only: a program says which groups there are, what changes
 between rounds, which model to evaluate, and what is done once at the end.
 """
 

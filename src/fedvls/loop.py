@@ -1,0 +1,270 @@
+"""The round loop, which exists here and nowhere else: sample, train, aggregate, evaluate, record."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from .aggregation import ServerInputs, ServerOutputs, client_weights, combine_buffers
+from .augment import Augmentation
+from .callbacks import Callback
+from .clients import ClientStates, sample_cohort
+from .data import FederatedData
+from .data.resident import ResidentData
+from .engines import ClientTask, Engine, Update, choose
+from .errors import RunError
+from .evaluation import Evaluation, drift_diversity, evaluate
+from .groups import group_accuracy, summarise_groups
+from .method import Method
+from .models.network import ModelState, Network
+from .partition import Split
+from .programs import Group, Setting
+from .runs.checkpoint import GroupTensors, Snapshot
+from .runs.config import RunConfig
+from .runs.header import build_header, changed_versions
+from .runs.result import Result
+from .runs.store import Record, RunDirectory
+
+log = logging.getLogger("fedvls")
+
+
+class RoundLoop:
+    """One run: the state between rounds, and the rounds."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        data: FederatedData,
+        resident: ResidentData,
+        split: Split,
+        augmentation: Augmentation,
+        method: Method,
+        network: Network,
+        start: ModelState,
+        directory: RunDirectory | None,
+        callbacks: Sequence[Callback],
+    ) -> None:
+        self.config, self.method, self.directory, self.callbacks = config, method, directory, callbacks
+        self.data, self.split, self.augmentation = resident, split, augmentation
+        self.states = ClientStates()
+        self.records: list[Record] = []
+        self.setting = Setting(
+            network,
+            start,
+            split,
+            resident,
+            config.recipe(),
+            config.aggregation_weights,
+            data.classes,
+            config.rounds,
+            config.seed,
+        )
+        self.rounds = method.program.total_rounds(config.rounds)
+        self.groups = method.program.groups(self.setting, 1)
+        self._engines: dict[Network, Engine] = {}
+        engine, reason = choose(config.engine, network, resident, augmentation)
+        self._engines[network] = engine
+        self.header = build_header(config, data, split, network, start, method, engine.name, reason, resident.device)
+
+    def complete(self) -> Result:
+        """Run the rounds that are left."""
+        self._restore()
+        for callback in self.callbacks:
+            callback.on_start(self.header, self.rounds, len(self.records))
+        for round in range(len(self.records) + 1, self.rounds + 1):
+            record, timing = self._round(round)
+            self.records.append(record)
+            if self.directory:
+                self.directory.append(record, timing)
+                if round % self.config.checkpoint_every == 0 or round == self.rounds:
+                    parts = [GroupTensors(g.model.tensors(), g.state, g.broadcast) for g in self.groups]
+                    self.directory.save(Snapshot(round, parts, self.states))
+            for callback in self.callbacks:
+                callback.on_round(record, timing)
+        where = self.directory.path if self.directory else None
+        network, model = self.method.program.shown(self.setting, self.groups)
+        result = Result(self.records, self.header, model, network, where)
+        if self.directory:
+            self.directory.finish(result.summary())
+        for callback in self.callbacks:
+            callback.on_end(result)
+        return result
+
+    def _restore(self) -> None:
+        """Take up a run that is already on disk, or write the header of a new one."""
+        if self.directory is None:
+            return
+        snapshot, self.records = self.directory.restore(self.data.device)
+        if snapshot is None:
+            self.directory.write_header(self.header)
+            return
+        before = self.directory.header()
+        for part in ("data", "partition"):
+            if before[part]["fingerprint"] != self.header[part]["fingerprint"]:
+                raise RunError(f"{self.directory.path} was run with a different {part}: its fingerprint does not match")
+        for change in changed_versions(before, self.header):
+            log.warning("resuming with %s: the bits of later rounds may differ", change)
+        self.header = before
+        groups = self.method.program.groups(self.setting, snapshot.round)
+        names = [g.model.tensors().keys() for g in groups]
+        if names != [part.model.keys() for part in snapshot.groups]:
+            raise RunError(f"{self.directory.path} holds a checkpoint of another model")
+        self.groups = [
+            replace(group, model=group.model.updated(part.model), state=part.server, broadcast=part.broadcast)
+            for group, part in zip(groups, snapshot.groups, strict=True)
+        ]
+        self.states = snapshot.clients
+
+    def _round(self, round: int) -> tuple[Record, Record]:
+        """Sample, train, aggregate, evaluate."""
+        config, program, began = self.config, self.method.program, time.perf_counter()
+        if round > 1:
+            self.groups = program.advance(self.setting, round, self.groups)
+        cohort = sample_cohort(config.clients, config.participation, config.seed_of("sampling"), round)
+        trained = [self._train(group, cohort, round) for group in self.groups]
+        train_seconds = time.perf_counter() - began
+        accepted, left_out = self._finite(round, trained)
+        started, metrics = self.groups, dict[str, float]()
+        shown: ModelState | None = None
+        for number, updates in enumerate(accepted):
+            if updates:
+                self.groups, outputs = self._aggregate(number, updates)
+                metrics |= outputs.metrics
+                shown = None if outputs.evaluated is None else self.groups[number].model.updated(outputs.evaluated)
+        unfinished = self.groups
+        if round == self.rounds:
+            self.groups = program.finish(self.setting, self.groups)
+        network, model = program.shown(self.setting, self.groups)
+        seen = self._evaluate(network, model if shown is None else shown)
+        everyone = [update for updates in accepted for update in updates]
+        record: Record = {
+            "round": round,
+            "accuracy": seen.accuracy,
+            "loss": seen.loss,
+            "per_class": seen.per_class,
+            "cohort": cohort,
+            "left_out": left_out,
+            "train_loss": sum(u.loss * u.samples for u in everyone) / sum(u.samples for u in everyone),
+            "server": metrics,
+        }
+        if seen.per_domain:
+            record["domains"] = {**seen.per_domain, "mean": sum(seen.per_domain.values()) / len(seen.per_domain)}
+        if self.groups is not unfinished:
+            record["before_finish"] = self._evaluate(*program.shown(self.setting, unfinished)).accuracy
+        if round % config.local_every == 0 or round == self.rounds:
+            record["local"] = self._local(started, accepted)
+        samples = sum(u.seen for updates in trained for u in updates)
+        timing = {
+            "round": round,
+            "seconds": time.perf_counter() - began,
+            "train_seconds": train_seconds,
+            "samples": samples,
+            "samples_per_second": samples / train_seconds,
+        }
+        return record, timing
+
+    def _train(self, group: Group, cohort: Sequence[int], round: int) -> list[Update]:
+        """The updates of the group's members in the cohort."""
+        if group.network not in self._engines:
+            self._engines[group.network], _ = choose(self.config.engine, group.network, self.data, self.augmentation)
+        tasks = [self._task(client) for client in cohort if client in group.clients]
+        return self._engines[group.network].train(
+            group.model,
+            tasks,
+            self.method,
+            group.recipe,
+            seed=self.config.seed,
+            round=round,
+            broadcast=group.broadcast,
+        )
+
+    def _task(self, client: int) -> ClientTask:
+        split, device = self.split, self.data.device
+        return ClientTask(
+            client,
+            torch.from_numpy(split.indices[client]).to(device),
+            torch.from_numpy(split.counts[client]).to(device, self.data.dtype),
+            self.states.get(client),
+        )
+
+    def _finite(self, round: int, trained: Sequence[Sequence[Update]]) -> tuple[list[list[Update]], list[int]]:
+        """Updates that count, per group, and the clients left out because theirs is not finite."""
+        accepted = [[u for u in updates if u.is_finite()] for updates in trained]
+        good = {u.client for updates in accepted for u in updates}
+        left_out = sorted(u.client for updates in trained for u in updates if u.client not in good)
+        if not good:
+            raise RunError(
+                f"round {round}: no client's update is finite (clients {', '.join(map(str, left_out))}); the run stops "
+                "before it is harmed: lower lr, or check the data and the method's values"
+            )
+        if left_out:
+            log.warning("round %d: left out %s, not finite", round, ", ".join(f"client {c}" for c in left_out))
+        for updates in accepted:
+            for update in updates:
+                self.states.put(update.client, update.kept)
+        return accepted, left_out
+
+    def _aggregate(self, number: int, updates: Sequence[Update]) -> tuple[list[Group], ServerOutputs]:
+        """The groups with the next model of one of them: the method's rule for parameters, the policy for buffers."""
+        config, group = self.config, self.groups[number]
+        start, total = group.model, int(self.split.sizes.sum())
+        weights = client_weights([u.samples for u in updates], group.weights, total)
+        outputs = self.method.server.combine(
+            ServerInputs(
+                start=start.params,
+                clients=[u.state.params for u in updates],
+                weights=weights,
+                state=group.state,
+                sent=[u.sent for u in updates],
+                steps=[u.steps for u in updates],
+                broadcast=group.broadcast,
+                population=len(group.clients),
+                lr=group.recipe.lr,
+                momentum=group.recipe.momentum,
+                epochs=group.recipe.epochs,
+            )
+        )
+        buffers = combine_buffers([u.state.buffers for u in updates], weights, start.buffers, config.buffers)
+        model = start.updated({**outputs.params, **buffers})
+        changed = replace(group, model=model, state=dict(outputs.state), broadcast=dict(outputs.broadcast))
+        return [changed if k == number else g for k, g in enumerate(self.groups)], outputs
+
+    def _evaluate(self, network: Network, model: ModelState) -> Evaluation:
+        return evaluate(network, model, self.data, self.setting.classes)
+
+    def _local(self, started: Sequence[Group], accepted: Sequence[Sequence[Update]]) -> Record:
+        """What local training did to the classes each client lacks, has few or many of."""
+        clients, confusion, before_all, moves = [], {}, [], []
+        for group, updates in zip(started, accepted, strict=True):
+            if not updates:
+                continue
+            before = self._evaluate(group.network, group.model)
+            before_all.append(before.per_class)
+            for update in updates:
+                after = self._evaluate(group.network, update.state)
+                counts = self.split.counts[update.client]
+                moves.append((group.model.params, update.state.params))
+                clients.append(
+                    {
+                        "client": update.client,
+                        "accuracy": after.accuracy,
+                        "per_class": after.per_class,
+                        "before": group_accuracy(before.per_class, counts),
+                        "after": group_accuracy(after.per_class, counts),
+                    }
+                )
+                if update.client in self.config.confusion:
+                    confusion[str(update.client)] = after.confusion.tolist()
+        clients.sort(key=lambda entry: int(str(entry["client"])))
+        return {
+            "before_per_class": [sum(column) / len(column) for column in zip(*before_all, strict=True)],
+            "before": summarise_groups(clients, "before"),
+            "after": summarise_groups(clients, "after"),
+            "drift_diversity": drift_diversity(moves),
+            "clients": clients,
+            "confusion": confusion,
+        }
