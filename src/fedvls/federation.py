@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -16,7 +15,7 @@ from .callbacks import Callback
 from .data import FederatedData, load_dataset
 from .data.resident import ResidentData
 from .engines import choose
-from .errors import RunError, UsageError, unknown
+from .errors import RunError, UsageError
 from .loop import RoundLoop
 from .method import Method, from_spec, get_method
 from .models import build_network, complete_spec
@@ -35,8 +34,9 @@ log = logging.getLogger("fedvls")
 class Federation:
     """Clients, their data and the model they train together.
 
-    data: a `FederatedData`, a data set's name or the path of an .npz; partition: e.g. `dirichlet(beta=0.05)` (default:
-    the clients the data come with, if they do); clients: how many (default: as many as the data have, or 10);
+    data: a `FederatedData`, a data set's name or a path (.npz, .csv, a folder);
+    partition: e.g. `dirichlet(beta=0.05)` (default: the clients the data come with, if they do);
+    clients: how many (default: as many as the data have, or 10);
     model: a name or any `torch.nn.Module`, whose last Linear is the classifier unless `classifier` names another.
     One seed decides everything; partition_seed, model_seed and sampling_seed can be set apart.
     """
@@ -121,7 +121,7 @@ class Federation:
         for unexpected in config.sampling.keys() - {"seed"}:
             raise UsageError(f"unknown key sampling.{unexpected}; sampling has only a seed")
         return Federation(
-            _load(config.data),
+            load_dataset(**config.data),
             partition=get_partition(partition.pop("name"), **partition),
             clients=config.clients,
             model=model,
@@ -193,15 +193,6 @@ class Federation:
     @property
     def clients(self) -> int:
         return self.split.clients
-
-
-def _load(section: Mapping[str, Any]) -> FederatedData:
-    """The data set of a config section, its keys checked."""
-    known = inspect.signature(load_dataset).parameters
-    for key in section:
-        if key not in known:
-            raise unknown("key in data:", key, known)
-    return load_dataset(**section)
 
 
 def run_config(config: RunConfig, out: str | Path | None, callbacks: Sequence[Callback] = ()) -> Result:

@@ -72,6 +72,13 @@ class RoundLoop:
 
     def complete(self) -> Result:
         """Run the rounds that are left."""
+        try:
+            return self._complete()
+        finally:
+            for engine in self._engines.values():
+                engine.close()
+
+    def _complete(self) -> Result:
         self._restore()
         for callback in self.callbacks:
             callback.on_start(self.header, self.rounds, len(self.records))

@@ -34,7 +34,7 @@ NOT_CONFIG = ("settings", "imports")
 
 def _template(
     dataset: Annotated[
-        str | None, Option(help="Data set by name, or the path of an .npz (see `fedvls ls datasets`).")
+        str | None, Option(help="Data set by name, or a path: .npz, .csv, a folder (see `fedvls ls datasets`).")
     ] = None,
     data_dir: Annotated[str | None, Option(help="Folder with the data sets' files.")] = None,
     partition: Annotated[str | None, Option(help="How labels are skewed (see `fedvls ls partitions`).")] = None,
@@ -55,7 +55,7 @@ def _template(
     local_every: Annotated[int | None, Option(help="Evaluate the clients' own models every this many rounds.")] = None,
     confusion: Annotated[list[int] | None, Option(help="Record this client's confusion matrix (repeatable).")] = None,
     start: Annotated[str | None, Option(help="Begin with these weights (safetensors).")] = None,
-    engine: Annotated[str | None, Option(help="auto or sequential.")] = None,
+    engine: Annotated[str | None, Option(help="auto, parallel or sequential.")] = None,
     device: Annotated[str | None, Option(help="auto, cpu or cuda.")] = None,
     dtype: Annotated[str | None, Option(help="float32 or float64.")] = None,
     threads: Annotated[int | None, Option(help="CPU threads.")] = None,

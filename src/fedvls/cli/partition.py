@@ -18,13 +18,15 @@ def add_to(app: typer.Typer) -> None:
 
 
 def partition(
-    dataset: Annotated[str, typer.Option(help="Data set by name, or the path of an .npz.")] = "digits",
+    dataset: Annotated[str, typer.Option(help="Data set by name, or a path: .npz, .csv, a folder.")] = "digits",
     partition: Annotated[str, typer.Option(help="Partition by name (see `fedvls ls partitions`).")] = "dirichlet",
     beta: Annotated[float | None, typer.Option(help="Dirichlet concentration; smaller is more skewed.")] = None,
-    clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
+    clients: Annotated[int | None, typer.Option(help="Number of clients [default: the data's own, or 10].")] = None,
     seed: Annotated[int, typer.Option(help="Partition seed.")] = 0,
     data_dir: Annotated[str | None, typer.Option(help="Folder with the data sets' files.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Other values, e.g. min_size=5.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Other values, e.g. min_size=5 or data.size=32.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a heat map (png, svg, pdf).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print sizes, counts, vacant classes and fingerprint.")] = False,
 ) -> None:
@@ -36,8 +38,11 @@ def partition(
     from ..runs.files import to_json
 
     values: dict[str, Any] = apply_settings({} if beta is None else {"beta": beta}, settings or [])
+    data_values = values.pop("data", {})
     chosen = get_partition(partition, **values)
-    data = load_dataset(dataset, data_dir)
+    data = load_dataset(dataset, data_dir, **data_values)
+    if clients is None:
+        clients = 10 if data.clients is None else len(data.clients)
     split = chosen.split(data.y_train, data.classes, clients, seed, given=data.clients, domains=data.domain_train)
     if plot:
         check_ending(plot)

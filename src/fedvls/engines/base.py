@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ..exchange import Outcome
 from ..method import Method
 from ..models.network import ModelState
 from ..recipe import Recipe
@@ -56,6 +57,29 @@ class Update:
         return all(bool(torch.isfinite(t).all()) for t in tensors if t.is_floating_point())
 
 
+def finished(
+    task: ClientTask,
+    method: Method,
+    recipe: Recipe,
+    start: ModelState,
+    trained: ModelState,
+    losses: Sequence[Tensor],
+    seen: int,
+    broadcast: Mapping[str, Tensor],
+    kept: Tensors,
+    features: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> Update:
+    """The update of a client that has trained, with what its method keeps and sends beyond the model."""
+    sent: Tensors = {}
+    if method.exchange is not None:
+        steps = len(losses)
+        outcome = Outcome(start, trained, steps, recipe.lr, recipe.momentum, task.kept, broadcast, *features)
+        own, sent = method.exchange.finish(outcome)
+        kept = {**kept, **own}
+    loss = float(torch.stack(list(losses)).mean())
+    return Update(task.client, task.samples, len(losses), seen, loss, trained, kept, sent)
+
+
 class Engine(Protocol):
     """Trains a cohort. Every engine agrees with `sequential` within a stated tolerance."""
 
@@ -74,3 +98,6 @@ class Engine(Protocol):
     ) -> list[Update]:
         """One update per task, in the order of `cohort`. `broadcast` is what the server sends beside the model."""
         ...
+
+    def close(self) -> None:
+        """Give back what the engine holds beyond memory (worker processes); it is not used afterwards."""

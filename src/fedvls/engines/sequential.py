@@ -11,13 +11,12 @@ from torch import Tensor
 from .. import rng
 from ..augment import Augmentation
 from ..data.resident import ResidentData
-from ..exchange import Outcome
 from ..losses.term import ClientStatistics, LossInputs, as_objective
 from ..method import Method
 from ..models.network import ModelState, Network
 from ..recipe import Recipe
 from ..steps import StepContext
-from .base import ClientTask, Tensors, Update
+from .base import ClientTask, Tensors, Update, finished
 from .epochs import client_batches
 
 
@@ -46,6 +45,9 @@ class SequentialEngine:
             with rng.library_draws(self.data.device, seed, "library", round, task.client):
                 updates.append(self._train_client(start, task, method, recipe, seed, round, broadcast))
         return updates
+
+    def close(self) -> None:
+        """Nothing to give back."""
 
     def _train_client(
         self,
@@ -84,23 +86,8 @@ class SequentialEngine:
 
         trained = client.local.updated({name: p.detach() for name, p in client.local.params.items()})
         kept = _momentum_buffers(client.local, optimizer) if recipe.persistent_momentum else {}
-        sent: Tensors = {}
-        if method.exchange is not None:
-            outcome = Outcome(
-                start,
-                trained,
-                len(losses),
-                recipe.lr,
-                recipe.momentum,
-                task.kept,
-                broadcast,
-                client.feature_sums,
-                client.feature_counts,
-            )
-            own, sent = method.exchange.finish(outcome)
-            kept |= own
-        loss = float(torch.stack(losses).mean())
-        return Update(task.client, task.samples, len(losses), seen, loss, trained, kept, sent)
+        features = client.feature_sums, client.feature_counts
+        return finished(task, method, recipe, start, trained, losses, seen, broadcast, kept, features)
 
 
 class _Client:

@@ -1,0 +1,222 @@
+"""Chains of Linear and ReLU layers, trained without autograd over the layers.
+
+The objective is differentiated by autograd with respect to the logits alone, a small matrix; the layers' backward pass
+is four lines of matrix products. Parameters, gradients and momentum are one vector each, so that an optimizer step is
+one pass over memory. A client's inputs are normalised and its teacher evaluated once per round, not once per batch.
+Same minibatches, same losses as the sequential engine; only rounding differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from ..augment import Augmentation
+from ..data.resident import ResidentData
+from ..losses.term import ClientStatistics, LossInputs, Objective, as_objective
+from ..method import Method
+from ..models.mlp import Mlp
+from ..models.network import ModelState, Network
+from ..recipe import Recipe
+from ..steps import StepContext
+from .base import ClientTask, Tensors, Update, finished
+from .batches import epoch_batches
+
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A Linear layer by the names of its parameters, and whether a ReLU follows."""
+
+    weight: str
+    bias: str | None
+    relu: bool
+
+
+def linear_chain(module: nn.Module) -> list[Layer] | None:
+    """The module as a chain of Linear layers with ReLU in between, or None if it is anything else."""
+    if type(module) is Mlp:
+        leaves = [*_leaves(module.body, "body"), ("classifier", module.classifier)]
+    elif type(module) is nn.Sequential:
+        leaves = _leaves(module, "")
+    else:
+        return None
+    kinds = [type(leaf) for _, leaf in leaves]
+    while kinds[:1] == [nn.Flatten]:
+        leaves, kinds = leaves[1:], kinds[1:]
+    if not kinds or kinds[-1] is not nn.Linear or not set(kinds) <= {nn.Linear, nn.ReLU}:
+        return None
+    if any(a is b is nn.ReLU for a, b in pairwise(kinds)) or kinds[0] is nn.ReLU:
+        return None
+    if not all(p.requires_grad for p in module.parameters()) or list(module.buffers()):
+        return None
+    following = [*kinds[1:], None]
+    return [
+        Layer(f"{name}.weight", f"{name}.bias" if leaf.bias is not None else None, after is nn.ReLU)
+        for (name, leaf), after in zip(leaves, following, strict=True)
+        if isinstance(leaf, nn.Linear)
+    ]
+
+
+def _leaves(module: nn.Module, prefix: str) -> list[tuple[str, nn.Module]]:
+    found: list[tuple[str, nn.Module]] = []
+    for name, child in module.named_children():
+        path = f"{prefix}.{name}" if prefix else name
+        found += _leaves(child, path) if type(child) is nn.Sequential else [(path, child)]
+    return found
+
+
+class FusedTrainer:
+    """Trains one client of a chain of Linear layers."""
+
+    def __init__(self, network: Network, data: ResidentData, augmentation: Augmentation) -> None:
+        self.network, self.data, self.augmentation = network, data, augmentation
+        self.chain = linear_chain(network.prototype) or []
+
+    def supports(self, method: Method, recipe: Recipe) -> bool:
+        """Whether this trainer can do what method, model and data ask for."""
+        collects = method.exchange is not None and method.exchange.collects_features
+        needs = method.needs - {"teacher_logits", "params", "teacher_params", "received"}
+        return bool(self.chain) and not needs and not collects and self.augmentation.width == 0
+
+    def train_client(
+        self,
+        start: ModelState,
+        task: ClientTask,
+        method: Method,
+        recipe: Recipe,
+        seed: int,
+        round: int,
+        broadcast: Mapping[str, Tensor],
+    ) -> Update:
+        """As the sequential engine's, in fewer and larger operations."""
+        x = self.data.train_batch(task.indices)[0].flatten(1)
+        y = self.data.y_train.index_select(0, task.indices)
+        teacher = self._teacher_logits(start.params, x) if "teacher_logits" in method.needs else None
+        flat, params = flattened(start.params)
+        flat.grad, into = flattened(start.params)
+        optimizer = torch.optim.SGD(
+            [flat], lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay, fused=True
+        )
+        velocity = {k: task.kept[f"momentum/{k}"] for k in params if f"momentum/{k}" in task.kept}
+        if recipe.persistent_momentum and velocity:
+            optimizer.state[flat]["momentum_buffer"] = flattened(velocity)[0]
+        gradient = _Gradient(self.chain, as_objective(method.objective), into)
+        context = StepContext(broadcast, task.kept)
+        common = LossInputs(
+            logits=x,  # replaced at every point
+            labels=y,
+            sample_mask=torch.ones(0),
+            client=ClientStatistics(task.counts),
+            teacher_params=start.params,
+            received=broadcast,
+        )
+        losses: list[Tensor] = []
+        seen = 0
+        for rows in self._batches(task, recipe, seed, round):
+            labels = y.index_select(0, rows)
+            reference = None if teacher is None else teacher.index_select(0, rows)
+            mask = torch.ones_like(labels, dtype=torch.bool)
+            inputs = replace(common, labels=labels, sample_mask=mask, teacher_logits=reference)
+            gradient.begin(x.index_select(0, rows), inputs)
+            direction = method.step.direction(gradient, params, context)
+            for name, value in direction.items():
+                if value is not into[name]:
+                    into[name].copy_(value)
+            optimizer.step()
+            losses.append(gradient.loss)
+            seen += len(rows)
+        kept: Tensors = {}
+        if recipe.persistent_momentum:
+            views = unflattened(optimizer.state[flat]["momentum_buffer"], start.params)
+            kept = {f"momentum/{k}": v.clone() for k, v in views.items()}
+        trained = start.updated({k: v.clone() for k, v in params.items()})
+        return finished(task, method, recipe, start, trained, losses, seen, broadcast, kept)
+
+    def _teacher_logits(self, params: Tensors, x: Tensor) -> Tensor:
+        parts = [forward(self.chain, params, x[s : s + CHUNK])[-1] for s in range(0, len(x), CHUNK)]
+        return torch.cat(parts)
+
+    def _batches(self, task: ClientTask, recipe: Recipe, seed: int, round: int) -> Sequence[Tensor]:
+        batches: list[Tensor] = []
+        for epoch in range(recipe.epochs):
+            where = {"seed": seed, "round": round, "client": task.client, "epoch": epoch}
+            orders = epoch_batches(task.samples, recipe.batch_size, batch_norm=False, **where)
+            batches += [torch.from_numpy(order) for order in orders]
+            if recipe.max_steps is not None and len(batches) >= recipe.max_steps:
+                return batches[: recipe.max_steps]
+        return batches
+
+
+class _Gradient:
+    """The objective's gradient on one minibatch at any point, written into preallocated tensors."""
+
+    def __init__(self, chain: Sequence[Layer], objective: Objective, into: Tensors) -> None:
+        self.chain, self.into = chain, into
+        over_params = [t for t in objective.terms if "params" in t.needs]
+        self.of_logits = Objective(tuple(t for t in objective.terms if "params" not in t.needs))
+        self.of_params = Objective(tuple(over_params)) if over_params else None
+
+    def begin(self, x: Tensor, inputs: LossInputs) -> None:
+        """Turn to another minibatch."""
+        self.x, self.inputs, self.first = x, inputs, True
+
+    def __call__(self, point: Tensors, update_statistics: bool = True) -> Tensors:
+        outputs = forward(self.chain, point, self.x)
+        logits = outputs[-1].requires_grad_()
+        loss = self.of_logits(replace(self.inputs, logits=logits))
+        (slope,) = torch.autograd.grad(loss, logits)
+        backward(self.chain, point, outputs, slope, self.into)
+        loss = loss.detach()
+        if self.of_params is not None:
+            leaves = {k: v.detach().requires_grad_() for k, v in point.items()}
+            extra = self.of_params(replace(self.inputs, logits=logits.detach(), params=leaves))
+            for own, more in zip(self.into.values(), torch.autograd.grad(extra, list(leaves.values())), strict=True):
+                own += more
+            loss = loss + extra.detach()
+        if self.first:
+            self.loss, self.first = loss, False
+        return self.into
+
+
+@torch.no_grad()
+def forward(chain: Sequence[Layer], params: Mapping[str, Tensor], x: Tensor) -> list[Tensor]:
+    """The input and every layer's output, after its ReLU where it has one."""
+    outputs = [x]
+    for layer in chain:
+        out = torch.nn.functional.linear(outputs[-1], params[layer.weight], params[layer.bias] if layer.bias else None)
+        outputs.append(out.relu_() if layer.relu else out)
+    return outputs
+
+
+@torch.no_grad()
+def backward(
+    chain: Sequence[Layer], params: Mapping[str, Tensor], outputs: Sequence[Tensor], slope: Tensor, into: Tensors
+) -> None:
+    """Gradients of all parameters from the slope with respect to the last output; the input needs none."""
+    for number in reversed(range(len(chain))):
+        layer = chain[number]
+        torch.mm(slope.t(), outputs[number], out=into[layer.weight])
+        if layer.bias is not None:
+            torch.sum(slope, 0, out=into[layer.bias])
+        if number > 0:
+            slope = slope @ params[layer.weight]
+            if chain[number - 1].relu:
+                slope = torch.ops.aten.threshold_backward(slope, outputs[number], 0)
+
+
+def flattened(tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensors]:
+    """One vector that holds all of them, and views of it by name."""
+    flat = torch.cat([t.reshape(-1) for t in tensors.values()])
+    return flat, unflattened(flat, tensors)
+
+
+def unflattened(flat: Tensor, like: Mapping[str, Tensor]) -> Tensors:
+    """Views of a vector with the names and shapes of `like`."""
+    parts = torch.split_with_sizes(flat, [t.numel() for t in like.values()])
+    return {name: part.view(t.shape) for (name, t), part in zip(like.items(), parts, strict=True)}

@@ -1,0 +1,191 @@
+"""The parallel engine: the sequential engine's weights, and processes that never outlive their parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from support import batch_norm_net, command_environment
+from torch import nn
+
+import fedvls
+from fedvls import methods  # noqa: F401  (registers them)
+from fedvls.engines.fused import linear_chain
+from fedvls.engines.parallel import balanced, is_supported
+from fedvls.method import METHODS
+from fedvls.models.mlp import Mlp
+
+NAMES = [entry.name for entry in METHODS if entry.build.__module__.startswith("fedvls.")]
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
+
+
+def weights(data, method, engine, dtype, **more):
+    model = Mlp(16, (20, 20), 5) if more.pop("mlp", True) else batch_norm_net()
+    if isinstance(model, Mlp):
+        with torch.no_grad():
+            for k, p in enumerate(model.parameters()):
+                p.copy_(torch.linspace(-0.3, 0.3, p.numel()).roll(7 * k).reshape(p.shape))
+    values = {"classifier_rounds": 2} if method == "fedconcat" else {}
+    partition = fedvls.dirichlet(beta=0.5, min_size=5)
+    fed = fedvls.Federation(data, partition=partition, clients=4, model=model, engine=engine, dtype=dtype, device="cpu")
+    return fed.run(fedvls.get_method(method, **values), 2, 2, batch_size=10, out=None, **more).weights.params
+
+
+def assert_close(mine, theirs, tolerance):
+    for key, tensor in theirs.items():
+        assert (mine[key] - tensor).norm() <= tolerance * tensor.norm(), key
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
+@pytest.mark.parametrize("name", NAMES)
+def test_two_rounds_end_with_the_sequential_engines_weights(stripes, name, dtype):
+    theirs = weights(stripes, name, "sequential", dtype)
+    assert_close(weights(stripes, name, "parallel", dtype), theirs, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize(
+    "more", [{"persistent_momentum": True}, {"participation": 0.5}, {"momentum": 0.0}, {"mlp": False}], ids=str
+)
+def test_every_recipe_agrees_too(stripes, more):
+    theirs = weights(stripes, "fedvls", "sequential", "float64", **more)
+    assert_close(weights(stripes, "fedvls", "parallel", "float64", **more), theirs, 1e-9)
+
+
+def test_the_number_of_workers_does_not_change_a_bit(stripes, monkeypatch):
+    from fedvls.engines import parallel
+
+    results = []
+    for count in (1, 2, 3):
+        monkeypatch.setattr(parallel, "cores", lambda count=count: count)
+        results.append(weights(stripes, "fedvls", "parallel", "float32"))
+    for other in results[1:]:
+        assert all(torch.equal(t, other[k]) for k, t in results[0].items())
+
+
+def test_a_run_resumes_across_engines(stripes, tmp_path):
+    class Stop(fedvls.Callback):
+        def on_round(self, record, timing):
+            if record["round"] == 2:
+                raise KeyboardInterrupt
+
+    def federation(engine):
+        return fedvls.Federation(stripes, clients=3, engine=engine, dtype="float64", device="cpu")
+
+    whole = federation("sequential").run("scaffold", 4, 1, out=None).weights.params
+    with pytest.raises(KeyboardInterrupt):
+        federation("parallel").run("scaffold", 4, 1, out=tmp_path / "run", callbacks=[Stop()])
+    resumed = federation("sequential").run("scaffold", 4, 1, out=tmp_path / "run").weights.params
+    assert_close(resumed, whole, 1e-9)
+
+
+def children(pid: int) -> set[int]:
+    """Processes whose parent is `pid`, dead ones that nobody has waited for included."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.add(int(stat.parent.name))
+    return found
+
+
+def test_no_process_is_left_after_a_run_or_an_error(stripes):
+    before = children(os.getpid())
+    weights(stripes, "fedavg", "parallel", "float32")
+    assert children(os.getpid()) == before
+
+    def broken(inputs):
+        raise ValueError("this loss is broken")
+
+    fed = fedvls.Federation(stripes, clients=3, engine="parallel", device="cpu")
+    with pytest.raises(RuntimeError, match="this loss is broken"):
+        fed.run(fedvls.Method(fedvls.Term("broken", broken)), 1, 1, out=None)
+    assert children(os.getpid()) == before
+
+
+def test_a_worker_that_dies_is_named_and_the_run_can_be_resumed(stripes, tmp_path):
+    before = children(os.getpid())
+
+    class Kill(fedvls.Callback):
+        def on_round(self, record, timing):
+            if record["round"] == 2:
+                os.kill(max(children(os.getpid()) - before), signal.SIGKILL)
+
+    def federation():
+        return fedvls.Federation(stripes, clients=3, engine="parallel", device="cpu")
+
+    with pytest.raises(fedvls.RunError, match="a worker process ended unexpectedly"):
+        federation().run("fedavg", 4, 1, out=tmp_path / "run", callbacks=[Kill()])
+    assert children(os.getpid()) == before
+    resumed = federation().run("fedavg", 4, 1, out=tmp_path / "run")
+    assert resumed.records == federation().run("fedavg", 4, 1, out=None).records
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_workers_end_with_their_parent(tmp_path, how):
+    arguments = [
+        "run",
+        "--dataset",
+        "digits",
+        "--rounds",
+        "500",
+        "--engine",
+        "parallel",
+        "--device",
+        "cpu",
+        "--out",
+        "r",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedvls", *arguments], cwd=tmp_path, env=command_environment(), stderr=subprocess.DEVNULL
+    )
+    log, deadline = tmp_path / "r" / "metrics.jsonl", time.monotonic() + 60
+    while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    workers = children(process.pid)
+    assert workers or os.cpu_count() == 1
+    process.send_signal(how)
+    process.wait(timeout=30)
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{w}").exists() for w in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [w for w in workers if Path(f"/proc/{w}").exists()]
+
+
+def test_shares_are_balanced_and_complete():
+    class Task:
+        def __init__(self, client, samples):
+            self.client, self.samples = client, samples
+
+    cohort = [Task(k, n) for k, n in enumerate([100, 1, 60, 50, 40, 3])]
+    shares = balanced(cohort, 2)
+    assert sorted(t.client for share in shares for t in share) == list(range(6))
+    # 100 | 60, then 50 and 40 to whoever has least: 100 + 40 | 60 + 50, then the small ones to the second
+    assert [sum(t.samples for t in share) for share in shares] == [140, 114]
+
+
+def test_only_plain_chains_are_trained_without_autograd():
+    assert [layer.relu for layer in linear_chain(Mlp(4, (3, 3), 2))] == [True, True, False]
+    assert len(linear_chain(nn.Sequential(nn.Flatten(), nn.Linear(4, 3, bias=False), nn.ReLU(), nn.Linear(3, 2)))) == 2
+    for other in (
+        batch_norm_net(),
+        nn.Linear(4, 2),
+        nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)),
+        nn.Sequential(nn.Linear(4, 2), nn.ReLU()),
+        nn.Sequential(nn.Linear(4, 3), nn.Dropout(), nn.Linear(3, 2)),
+    ):
+        assert linear_chain(other) is None
+
+
+def test_the_engine_is_chosen_where_it_can_work(stripes):
+    fed = fedvls.Federation(stripes, clients=3, device="cpu")
+    header = fed.run("fedavg", 1, 1, out=None).header
+    assert header["engine"]["name"] == ("parallel" if is_supported(fed._resident) else "sequential")
