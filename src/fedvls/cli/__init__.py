@@ -19,7 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Federated learning where sites' labels differ: FedVLS, its baselines, and what they do to vacant classes.",
     epilog="Start with: fedvls demo",
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
 )
 
 for _module in ("demo", "run", "compare", "resume", "show", "partition", "ls"):

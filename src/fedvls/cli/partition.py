@@ -21,7 +21,7 @@ def partition(
     dataset: Annotated[str, typer.Option(help="Data set by name, or a path: .npz, .csv, a folder.")] = "digits",
     partition: Annotated[str, typer.Option(help="Partition by name (see `fedvls ls partitions`).")] = "dirichlet",
     beta: Annotated[float | None, typer.Option(help="Dirichlet concentration; smaller is more skewed.")] = None,
-    clients: Annotated[int | None, typer.Option(help="Number of clients [default: the data's own, or 10].")] = None,
+    clients: Annotated[int | None, typer.Option(help="Number of clients (default: the data's own, or 10).")] = None,
     seed: Annotated[int, typer.Option(help="Partition seed.")] = 0,
     data_dir: Annotated[str | None, typer.Option(help="Folder with the data sets' files.")] = None,
     settings: Annotated[
@@ -59,13 +59,15 @@ def partition(
 
 
 def _print(split: Split, class_names: tuple[str, ...]) -> None:
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    table = Table(title="samples per client and class (· = vacant)", title_justify="left")
+    title = "samples per client and class (· = vacant)"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for head in ("client", *class_names, "total", "vacant"):
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     for client in range(split.clients):
         counts = [str(n) if n else "·" for n in split.counts[client].tolist()]
         table.add_row(str(client), *counts, str(split.sizes[client]), str(int(split.vacant[client].sum())))

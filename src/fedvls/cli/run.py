@@ -26,7 +26,7 @@ def run(
     config: Annotated[Path | None, typer.Argument(help="A config.yaml; options and --set change its values.")] = None,
     method: Annotated[str | None, typer.Option(help="Method by name (see `fedvls ls methods`).")] = None,
     seed: Annotated[int | None, typer.Option(help="The one seed everything derives from.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Run directory [default: a new one under runs/].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory (default: a new one under runs/).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train one federation and keep everything about it in a folder."""

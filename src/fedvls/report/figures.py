@@ -78,7 +78,7 @@ def partition_heat_map(split: Split, class_names: Sequence[str], title: str, pat
     axes.set_title(title, fontsize=10)
     figure.colorbar(image, ax=axes, label="samples")
     hatch = Patch(facecolor="white", edgecolor="#c8c8c8", hatch="////", label="vacant: no sample")
-    axes.legend(handles=[hatch], loc="upper left", bbox_to_anchor=(0, -0.18 if classes <= 40 else -0.1), frameon=False)
+    axes.legend(handles=[hatch], loc="upper left", bbox_to_anchor=(0, -0.1), frameon=False)
     return save(figure, path)
 
 

@@ -69,7 +69,7 @@ def _reading(rows: list[dict[str, Any]]) -> str:
     worst, least = max(lost, key=lost.__getitem__), min(lost, key=lost.__getitem__)
     best = max(rows, key=lambda row: float(row["best"]))
     return (
-        f"One round of local training costs the vacant classes {100 * lost[worst]:.0f} points under {worst} and "
-        f"{100 * lost[least]:.0f} under {least}. The best global model after {ROUNDS} rounds is {best['title']}'s "
+        f"One round of local training costs the vacant classes {round(100 * lost[worst])} points under {worst} and "
+        f"{round(100 * lost[least])} under {least}. The best global model after {ROUNDS} rounds is {best['title']}'s "
         "here: keeping what was known and learning fast are different things, and settings decide which counts more."
     )
