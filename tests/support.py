@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -61,6 +63,23 @@ def hand_made(*assignment: list[int]) -> fedvls.Partition:
 
 def command_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+
+
+def _answer_ctrl_c() -> None:
+    """A shell's background jobs ignore Ctrl-C, and so do their children unless told otherwise."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def start_command(*arguments: object, cwd: Path, **keywords: Any) -> subprocess.Popen[str]:
+    """`fedvls ...` in its own process, not waited for; Ctrl-C reaches it even where tests run in the background."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "fedvls", *map(str, arguments)],
+        cwd=cwd,
+        env=command_environment(),
+        text=True,
+        preexec_fn=_answer_ctrl_c,
+        **keywords,
+    )
 
 
 def run_command(*arguments: object, cwd: Path, check: bool = False) -> subprocess.CompletedProcess[str]:

@@ -54,6 +54,7 @@ class Exchange:
     down: str = "nothing"
     kept: str = "nothing"
     collects_features: bool = False
+    name: str = "nothing"
 
 
 def keep_model() -> Exchange:
@@ -78,7 +79,11 @@ def control_variates() -> Exchange:
         return kept, sent
 
     return Exchange(
-        finish, up="change of its control variate", down="global control variate", kept="its control variate"
+        finish,
+        up="change of its control variate",
+        down="global control variate",
+        kept="its own one",
+        name="control variates",
     )
 
 
@@ -92,7 +97,7 @@ def dynamic_gradient(alpha: float) -> Exchange:
             kept[f"gradient/{k}"] = own - alpha * (outcome.end.params[k] - start)
         return kept, {}
 
-    return Exchange(finish, kept="its accumulated gradient")
+    return Exchange(finish, kept="its accumulated gradient", name="dynamic gradients")
 
 
 def class_prototypes() -> Exchange:
@@ -110,4 +115,5 @@ def class_prototypes() -> Exchange:
         up="a prototype per class it has (so which classes it has)",
         down="clustered prototypes",
         collects_features=True,
+        name="class prototypes",
     )

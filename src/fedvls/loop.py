@@ -136,17 +136,18 @@ class RoundLoop:
         train_seconds = time.perf_counter() - began
         accepted, left_out = self._finite(round, trained)
         started, metrics = self.groups, dict[str, float]()
-        shown: ModelState | None = None
+        shown = self.groups
         for number, updates in enumerate(accepted):
             if updates:
                 self.groups, outputs = self._aggregate(number, updates)
-                metrics |= outputs.metrics
-                shown = None if outputs.evaluated is None else self.groups[number].model.updated(outputs.evaluated)
+                prefix = f"group{number}." if len(self.groups) > 1 else ""
+                metrics |= {prefix + name: value for name, value in outputs.metrics.items()}
+                shown = _replaced(shown, number, self.groups[number].model.updated(outputs.evaluated or {}))
         unfinished = self.groups
         if round == self.rounds:
             self.groups = program.finish(self.setting, self.groups)
-        network, model = program.shown(self.setting, self.groups)
-        seen = self._evaluate(network, model if shown is None else shown)
+            shown = self.groups if self.groups is not unfinished else shown
+        seen = self._evaluate(*program.shown(self.setting, shown))
         everyone = [update for updates in accepted for update in updates]
         record: Record = {
             "round": round,
@@ -218,7 +219,7 @@ class RoundLoop:
     def _aggregate(self, number: int, updates: Sequence[Update]) -> tuple[list[Group], ServerOutputs]:
         """The groups with the next model of one of them: the method's rule for parameters, the policy for buffers."""
         config, group = self.config, self.groups[number]
-        start, total = group.model, int(self.split.sizes.sum())
+        start, total = group.model, int(self.split.sizes[sorted(group.clients)].sum())
         weights = client_weights([u.samples for u in updates], group.weights, total)
         outputs = self.method.server.combine(
             ServerInputs(
@@ -275,3 +276,8 @@ class RoundLoop:
             "clients": clients,
             "confusion": confusion,
         }
+
+
+def _replaced(groups: Sequence[Group], number: int, model: ModelState) -> list[Group]:
+    """The groups with another model for one of them."""
+    return [replace(g, model=model) if k == number else g for k, g in enumerate(groups)]

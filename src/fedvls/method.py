@@ -45,6 +45,15 @@ class Method:
         terms = as_objective(self.objective).terms
         kept = tuple(t for t in terms if t.weight != 0)
         object.__setattr__(self, "objective", Objective(kept or terms[:1]))
+        if self.step.needs_rule not in (None, self.server.name):
+            raise UsageError(
+                f"step {self.step.name!r} needs the server rule {self.step.needs_rule!r}, not {self.server.name!r}"
+            )
+        if self.server.needs_exchange not in (None, self.exchange.name if self.exchange else "no exchange"):
+            raise UsageError(
+                f"server rule {self.server.name!r} needs clients that send {self.server.needs_exchange}: "
+                "start from the method that has them and replace its other parts"
+            )
 
     def with_(
         self, *, objective: Objective | Term | None = None, step: Step | None = None, server: ServerRule | None = None
@@ -140,6 +149,9 @@ def register(
     """Register a function that returns a `Method`: from then on `get_method`, configs and the command line know it."""
 
     def decorate(builder: Callable[..., Method]) -> Callable[..., Method]:
+        if not builder.__module__.startswith("fedvls."):
+            from . import methods  # noqa: F401  (so that a name of the package's is known to be taken)
+
         @functools.wraps(builder)
         def own_name(**values: Any) -> Method:
             # The name and values say all of it: parts replaced inside the builder need not be repeated in a config.

@@ -26,6 +26,10 @@ class Recipe:
     """Stop after this many minibatches, however many epochs are left."""
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch_size", 1), ("lr", 0.0), ("momentum", 0.0), ("weight_decay", 0.0)):
+        for name, least in (("epochs", 1), ("batch_size", 1), ("weight_decay", 0.0)):
             if not getattr(self, name) >= least:
                 raise UsageError(f"{name} = {getattr(self, name)} must be >= {least}")
+        if not self.lr > 0:
+            raise UsageError(f"lr = {self.lr} must be > 0")
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"momentum = {self.momentum} must be in [0, 1)")

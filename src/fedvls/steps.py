@@ -41,6 +41,8 @@ class Step:
 
     direction: Callable[[Gradient, Tensors, StepContext], Tensors]
     passes: int = 1
+    needs_rule: str | None = None
+    """The server rule that sends what this step uses."""
     name: str = "custom"
     values: Mapping[str, Any] = field(default_factory=dict)
 
@@ -95,7 +97,7 @@ def momentum_sam(rho: float = 0.1, beta: float = 0.9, norm_eps: float = 1e-12) -
             name: beta * value + (1 - beta) * context.broadcast[f"direction/{name}"] for name, value in local.items()
         }
 
-    return Step(direction, passes=2)
+    return Step(direction, passes=2, needs_rule="direction-mean")
 
 
 @STEPS.register("flatness")
@@ -116,22 +118,22 @@ def flatness(rho: float = 0.1, norm_eps: float = 1e-12) -> Step:
         mixed = {k: c * context.broadcast[f"perturbed/{k}"] + (1 - c) * v for k, v in local.items()}
         return gradient(mixed, False)
 
-    return Step(direction, passes=2)
+    return Step(direction, passes=2, needs_rule="flatness-mean")
 
 
 @STEPS.register("controlled")
 def controlled() -> Step:
     """SCAFFOLD: g - c_i + c, the client's own control variate replaced by the global one."""
-    return _corrected(("control/", -1.0), ("control/", 1.0))
+    return _corrected("controlled-mean", ("control/", -1.0), ("control/", 1.0))
 
 
 @STEPS.register("dynamic")
 def dynamic() -> Step:
     """FedDyn: g - h_i, h_i the gradient the client kept (the pull toward the received model is a term)."""
-    return _corrected(("gradient/", -1.0), None)
+    return _corrected("dynamic-mean", ("gradient/", -1.0), None)
 
 
-def _corrected(own: tuple[str, float], sent: tuple[str, float] | None) -> Step:
+def _corrected(rule: str, own: tuple[str, float], sent: tuple[str, float] | None) -> Step:
     """The gradient plus signed corrections that were kept or sent; absent ones are 0."""
 
     def direction(gradient: Gradient, point: Tensors, context: StepContext) -> Tensors:
@@ -143,7 +145,7 @@ def _corrected(own: tuple[str, float], sent: tuple[str, float] | None) -> Step:
             result = {k: g + sign * source[prefix + k] if prefix + k in source else g for k, g in result.items()}
         return result
 
-    return Step(direction)
+    return Step(direction, needs_rule=rule)
 
 
 def _ascend(point: Tensors, gradient: Tensors, rho: float, norm_eps: float, leading: int) -> Tensors:

@@ -13,7 +13,7 @@ import time
 
 import pytest
 import yaml
-from support import ROOT, command_environment, run_command
+from support import ROOT, command_environment, run_command, start_command
 
 SHORT = ["--dataset", "digits", "--beta", "0.1", "--rounds", "2", "--epochs", "1", "--device", "cpu"]
 
@@ -152,14 +152,8 @@ def test_help_loads_no_torch():
 
 
 def test_ctrl_c_ends_cleanly_and_says_how_to_resume(tmp_path):
-    arguments = ["run", "--dataset", "digits", "--rounds", "500", "--epochs", "2", "--device", "cpu", "--out", "r"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fedvls", *arguments],
-        cwd=tmp_path,
-        env=command_environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    arguments = ["run", "--dataset", "digits", "--rounds", 500, "--epochs", 2, "--device", "cpu", "--out", "r"]
+    process = start_command(*arguments, cwd=tmp_path, stderr=subprocess.PIPE)
     log, deadline = tmp_path / "r" / "metrics.jsonl", time.monotonic() + 60
     while not (log.exists() and log.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
-from support import batch_norm_net, command_environment
+from support import batch_norm_net, start_command
 from torch import nn
 
 import fedvls
@@ -131,22 +130,8 @@ def test_a_worker_that_dies_is_named_and_the_run_can_be_resumed(stripes, tmp_pat
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_workers_end_with_their_parent(tmp_path, how):
-    arguments = [
-        "run",
-        "--dataset",
-        "digits",
-        "--rounds",
-        "500",
-        "--engine",
-        "parallel",
-        "--device",
-        "cpu",
-        "--out",
-        "r",
-    ]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fedvls", *arguments], cwd=tmp_path, env=command_environment(), stderr=subprocess.DEVNULL
-    )
+    arguments = ["run", "--dataset", "digits", "--rounds", 500, "--engine", "parallel", "--device", "cpu", "--out", "r"]
+    process = start_command(*arguments, cwd=tmp_path, stderr=subprocess.DEVNULL)
     log, deadline = tmp_path / "r" / "metrics.jsonl", time.monotonic() + 60
     while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.05)

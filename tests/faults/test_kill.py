@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
-from support import command_environment, run_command
+from support import run_command, start_command
 
 KILLS = 12
 ROUNDS = 60
@@ -27,13 +26,7 @@ def last_round(run: Path) -> int:
 def start_and_kill(arguments: list[str], run: Path, cwd: Path, delay: float) -> bool:
     """Start, wait until a round has been written and a little longer, kill. False if it ended before."""
     before = last_round(run)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fedvls", *arguments],
-        cwd=cwd,
-        env=command_environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = start_command(*arguments, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
         # A resumed run first cuts its log back to the checkpoint, so the count may fall before it rises.

@@ -2,14 +2,14 @@
 
 import pytest
 
-from fedvls import Method, Step, extrapolated, get_method, losses, mean, sam, sgd
-from fedvls.aggregation import direction_mean
+from fedvls import Method, Step, UsageError, extrapolated, get_method, losses, mean, sam, sgd
+from fedvls.aggregation import direction_mean, dynamic_mean, prototype_mean
 from fedvls.method import from_spec
-from fedvls.steps import momentum_sam
+from fedvls.steps import flatness, momentum_sam
 
 REPLACEMENTS = [
     {"step": sam(rho=0.05)},
-    {"server": extrapolated(eps=0.001)},
+    {"step": sgd(), "server": extrapolated(eps=0.001)},  # some steps need the rule they come with
     {"step": momentum_sam(rho=0.2, beta=0.5), "server": direction_mean()},
     {"step": sgd(), "server": mean()},
 ]
@@ -126,3 +126,17 @@ def test_a_step_of_your_own_is_called_custom():
         return {name: value.sign() for name, value in gradient(point).items()}
 
     assert get_method("fedavg").with_(step=Step(direction)).spec["step"] == {"name": "custom"}
+
+
+@pytest.mark.parametrize(
+    ("method", "part", "told"),
+    [
+        ("scaffold", {"server": mean()}, "step 'controlled' needs the server rule 'controlled-mean', not 'mean'"),
+        ("fedavg", {"step": flatness()}, "step 'flatness' needs the server rule 'flatness-mean', not 'mean'"),
+        ("fedavg", {"server": prototype_mean()}, "needs clients that send class prototypes"),
+        ("fedavg", {"server": dynamic_mean()}, "needs clients that send dynamic gradients"),
+    ],
+)
+def test_parts_that_need_each_other_cannot_be_torn_apart(method, part, told):
+    with pytest.raises(UsageError, match=told):
+        get_method(method).with_(**part)

@@ -110,20 +110,18 @@ def test_fednova_with_uneven_steps_is_its_equation():
 
 def test_pooled_class_statistics_are_those_of_all_samples_together():
     """CCVR: numpy's mean and covariance of the joined samples, from each client's own."""
-    from fedvls.programs.calibration import draw_features, pool_statistics
+    from fedvls.programs.calibration import ClassStatistics, draw_features
 
     parts = [random.normal(size=(n, 3)) + n for n in (1, 4, 7)]
-    count = np.array([[len(p)] for p in parts])
-    mean = np.array([[p.mean(0)] for p in parts])
-    covariance = np.array([[np.cov(p, rowvar=False) if len(p) > 1 else np.zeros((3, 3))] for p in parts])
-    total, pooled, together = pool_statistics(count, mean, covariance)
+    own = [ClassStatistics.of(part, np.zeros(len(part), dtype=int), classes=2) for part in parts]
+    together = own[0].joined(own[1]).joined(own[2])
     joined = np.concatenate(parts)
-    assert total.tolist() == [12]
-    assert pooled[0] == pytest.approx(joined.mean(0), rel=1e-12)
-    assert together[0] == pytest.approx(np.cov(joined, rowvar=False), rel=1e-9)
-    drawn = draw_features(pooled[0], together[0], 40_000, seed=0, label=0)
-    assert drawn.mean(0) == pytest.approx(pooled[0], abs=0.1)
-    assert np.cov(drawn, rowvar=False) == pytest.approx(together[0], rel=0.1, abs=0.3)
+    assert together.count.tolist() == [12, 0]
+    assert together.mean[0] == pytest.approx(joined.mean(0), rel=1e-12)
+    assert together.covariance(0) == pytest.approx(np.cov(joined, rowvar=False), rel=1e-9)
+    drawn = draw_features(together.mean[0], together.covariance(0), 40_000, seed=0, label=0)
+    assert drawn.mean(0) == pytest.approx(together.mean[0], abs=0.1)
+    assert np.cov(drawn, rowvar=False) == pytest.approx(together.covariance(0), rel=0.1, abs=0.3)
 
 
 def test_calibration_changes_the_classifier_alone_and_is_recorded(stripes):

@@ -11,7 +11,7 @@ from .base import SERVER_RULES, ServerInputs, ServerOutputs, ServerRule
 @SERVER_RULES.register("server-momentum")
 def server_momentum(beta: float = 0.9, lr: float = 1.0) -> ServerRule:
     """FedAvgM: v <- beta * v + mean delta;  w <- w + lr * v."""
-    _share("server-momentum", beta=beta)
+    _share("server-momentum", lr, beta=beta)
 
     def combine(inputs: ServerInputs) -> ServerOutputs:
         change = inputs.weighted(inputs.deltas())
@@ -30,7 +30,7 @@ def server_adam(lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.99, tau: 
 
     As published: no bias correction, v starts at tau^2.
     """
-    _share("server-adam", beta1=beta1, beta2=beta2)
+    _share("server-adam", lr, beta1=beta1, beta2=beta2)
     if tau <= 0:
         raise UsageError(f"server-adam: tau = {tau} must be > 0")
 
@@ -47,7 +47,9 @@ def server_adam(lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.99, tau: 
     return ServerRule(combine)
 
 
-def _share(rule: str, **values: float) -> None:
+def _share(rule: str, lr: float, **values: float) -> None:
+    if lr <= 0:
+        raise UsageError(f"{rule}: lr = {lr} must be > 0")
     for name, value in values.items():
         if not 0 <= value < 1:
             raise UsageError(f"{rule}: {name} = {value} must be in [0, 1)")

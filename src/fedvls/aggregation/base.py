@@ -82,6 +82,8 @@ class ServerRule:
     """An aggregation rule with its name and values."""
 
     combine: Callable[[ServerInputs], ServerOutputs]
+    needs_exchange: str | None = None
+    """Name of the exchange whose uploads this rule reads."""
     name: str = "custom"
     values: Mapping[str, Any] = field(default_factory=dict)
 

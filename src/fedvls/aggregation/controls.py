@@ -20,7 +20,7 @@ def controlled_mean() -> ServerRule:
             broadcast[f"control/{k}"] = (before + change / inputs.population).to(start.dtype)
         return ServerOutputs(inputs.mean(), broadcast=broadcast)
 
-    return ServerRule(combine)
+    return ServerRule(combine, needs_exchange="control variates")
 
 
 @SERVER_RULES.register("dynamic-mean")
@@ -39,4 +39,4 @@ def dynamic_mean(alpha: float = 0.01) -> ServerRule:
             params[k] = (average[k].double() - h / alpha).to(start.dtype)
         return ServerOutputs(params, state)
 
-    return ServerRule(combine)
+    return ServerRule(combine, needs_exchange="dynamic gradients")

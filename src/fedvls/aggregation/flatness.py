@@ -11,6 +11,7 @@ from ..errors import UsageError
 from .base import SERVER_RULES, ServerInputs, ServerOutputs, ServerRule, square_norm
 
 log = logging.getLogger("fedvls")
+SATURATED = 5  # rounds with c = 1 from the start after which a run is told so
 
 
 @SERVER_RULES.register("flatness-mean")
@@ -23,6 +24,8 @@ def flatness_mean(
     fixed: c = threshold. auto: adaptive with one local epoch, fixed otherwise, because D is an absolute length that any
     longer local training exceeds: c would become 1 and every local gradient be taken at one fixed point.
     """
+    if mode != "adaptive" and threshold > 1:
+        raise UsageError(f"flatness-mean: threshold = {threshold} is the mixing weight unless adaptive: at most 1")
     if window < 1 or rho < 0 or threshold < 0:
         raise UsageError(
             f"flatness-mean: rho = {rho}, threshold = {threshold} >= 0 and window = {window} >= 1 are needed"
@@ -35,12 +38,14 @@ def flatness_mean(
         now = torch.cat([before, torch.tensor([float(divergence > threshold)])])[-window:]
         adaptive = mode == "adaptive" or (mode == "auto" and inputs.epochs == 1)
         c = float(now.mean()) if adaptive else threshold
-        if adaptive and len(now) == window and now.min() == 1 and not (len(before) == window and before.min() == 1):
+        from_the_start = len(now) == min(window, SATURATED) > len(before)
+        full_again = len(now) == window and (len(before) < window or before.min() == 0)
+        if adaptive and now.min() == 1 and (from_the_start or full_again):
             log.warning(
                 "flatness-mean: the divergence exceeded threshold %g in each of the last %d rounds, so c = 1 and local "
                 "gradients are all taken at one point; raise the threshold or use mode=fixed",
                 threshold,
-                window,
+                len(now),
             )
         back = {k: inputs.start[k].double() - params[k].double() for k in params}
         length = square_norm(back) ** 0.5

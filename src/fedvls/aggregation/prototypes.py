@@ -19,7 +19,7 @@ def prototype_mean() -> ServerRule:
         sent: dict[str, Tensor] = {"prototypes": prototypes, "prototype_mask": mask}
         return ServerOutputs(inputs.mean(), broadcast=sent, metrics={"prototypes": float(mask.sum())})
 
-    return ServerRule(combine)
+    return ServerRule(combine, needs_exchange="class prototypes")
 
 
 def cluster_prototypes(sent: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

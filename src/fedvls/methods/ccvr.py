@@ -19,6 +19,8 @@ def ccvr(virtual_per_class: int = 500, calibration_epochs: int = 10, calibration
     for name, value in {"virtual_per_class": virtual_per_class, "calibration_epochs": calibration_epochs}.items():
         if value < 1:
             raise UsageError(f"ccvr: {name} = {value} must be >= 1")
+    if calibration_lr <= 0:
+        raise UsageError(f"ccvr: calibration_lr = {calibration_lr} must be > 0")
     return Method(
         objective=cross_entropy(),
         exchange=Exchange(up="count, mean and covariance of its features per class, once"),

@@ -20,8 +20,8 @@ def moon(mu: float = 0.01, tau: float = 0.5, width: int = 256, hidden: Literal["
     Deviation: no contrast at a client's first participation, as in the original; the FedVLS authors' program contrasts
     with an unrelated random model there.
     """
-    if mu < 0 or tau <= 0:
-        raise UsageError(f"moon: mu = {mu} must be >= 0 and tau = {tau} > 0")
+    if mu < 0 or tau <= 0 or width < 1:
+        raise UsageError(f"moon: mu = {mu} must be >= 0, tau = {tau} > 0 and width = {width} >= 1")
     return Method(
         objective=cross_entropy() + mu * model_contrast(tau),
         exchange=keep_model(),

@@ -25,14 +25,19 @@ class Calibration(Program):
 
     def finish(self, setting: Setting, groups: list[Group]) -> list[Group]:
         (group,) = groups
-        statistics = [class_statistics(group, torch.from_numpy(indices), setting) for indices in setting.split.indices]
-        count, mean, covariance = pool_statistics(*(np.stack(part) for part in zip(*statistics, strict=True)))
-        classes = np.flatnonzero(count >= 2)
+        pooled: ClassStatistics | None = None
+        for indices in setting.split.indices:
+            own = class_statistics(group, torch.from_numpy(indices), setting)
+            pooled = own if pooled is None else pooled.joined(own)
+        assert pooled is not None
+        classes = np.flatnonzero(pooled.count >= 2)
         if len(classes) == 0:
             return groups
-        features = np.concatenate(
-            [draw_features(mean[c], covariance[c], self.virtual_per_class, setting.seed, int(c)) for c in classes]
-        )
+        drawn = [
+            draw_features(pooled.mean[c], pooled.covariance(c), self.virtual_per_class, setting.seed, c)
+            for c in classes.tolist()
+        ]
+        features = np.concatenate(drawn)
         labels = np.repeat(classes, self.virtual_per_class)
         return [replace(group, model=group.model.updated(self._retrain(group, features, labels, setting)))]
 
@@ -60,45 +65,56 @@ class Calibration(Program):
         return {"name": "calibration", **self.__dict__}
 
 
+@dataclass(frozen=True)
+class ClassStatistics:
+    """count[C], mean[C, d] and scatter[C, d, d] = sum (f - mean)(f - mean)^T of the features of each class, float64."""
+
+    count: np.ndarray
+    mean: np.ndarray
+    scatter: np.ndarray
+
+    @staticmethod
+    def of(features: np.ndarray, labels: np.ndarray, classes: int) -> ClassStatistics:
+        """Of these samples."""
+        width = features.shape[1]
+        mean, scatter = np.zeros((classes, width)), np.zeros((classes, width, width))
+        for label in np.unique(labels):
+            own = features[labels == label]
+            mean[label] = own.mean(0)
+            scatter[label] = (own - mean[label]).T @ (own - mean[label])
+        return ClassStatistics(np.bincount(labels, minlength=classes), mean, scatter)
+
+    def joined(self, other: ClassStatistics) -> ClassStatistics:
+        """Of both sets of samples together, exactly: the paper's pooling formula, one client at a time.
+
+        n = n1 + n2;  mu = mu1 + n2/n (mu2 - mu1);  S = S1 + S2 + n1 n2/n (mu2 - mu1)(mu2 - mu1)^T
+        """
+        count = self.count + other.count
+        share = other.count / np.maximum(count, 1)
+        apart = other.mean - self.mean
+        weight = self.count * share
+        between = weight[:, None, None] * apart[:, :, None] * apart[:, None, :]
+        return ClassStatistics(count, self.mean + share[:, None] * apart, self.scatter + other.scatter + between)
+
+    def covariance(self, label: int) -> np.ndarray:
+        """Unbiased, of one class."""
+        result: np.ndarray = self.scatter[label] / max(int(self.count[label]) - 1, 1)
+        return result
+
+
 @torch.no_grad()
-def class_statistics(group: Group, indices: Tensor, setting: Setting) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One client's (count[C], mean[C, d], covariance[C, d, d]) of the features of its samples, in float64."""
+def class_statistics(group: Group, indices: Tensor, setting: Setting) -> ClassStatistics:
+    """What one client sends: the statistics of its samples' features under the final model."""
     rows, labels = [], []
     for part in indices.to(setting.data.device).split(1000):  # type: ignore[no-untyped-call]
         x, y = setting.data.train_batch(part)
         rows.append(_features(group.network, group, x).double().cpu())
         labels.append(y.cpu())
-    features, targets = torch.cat(rows).numpy(), torch.cat(labels).numpy()
-    width = features.shape[1]
-    count = np.bincount(targets, minlength=setting.classes)
-    mean = np.zeros((setting.classes, width))
-    covariance = np.zeros((setting.classes, width, width))
-    for label in np.flatnonzero(count):
-        own = features[targets == label]
-        mean[label] = own.mean(0)
-        if count[label] > 1:
-            covariance[label] = np.cov(own, rowvar=False).reshape(width, width)
-    return count, mean, covariance
+    return ClassStatistics.of(torch.cat(rows).numpy(), torch.cat(labels).numpy(), setting.classes)
 
 
 def _features(network: Network, group: Group, x: Tensor) -> Tensor:
     return network.logits_and_features(group.model, x, train=False)[1]
-
-
-def pool_statistics(
-    count: np.ndarray, mean: np.ndarray, covariance: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Counts, means and covariances per class of all clients' samples together, from each client's.
-
-    mu = sum_k n_k mu_k / n;  Sigma = [ sum_k (n_k - 1) Sigma_k + sum_k n_k (mu_k - mu)(mu_k - mu)^T ] / (n - 1), which
-    is the paper's formula with its two last sums taken together (no cancellation).
-    """
-    total = count.sum(0)
-    pooled = (count[..., None] * mean).sum(0) / np.maximum(total, 1)[:, None]
-    within = (np.maximum(count - 1, 0)[..., None, None] * covariance).sum(0)
-    apart = mean - pooled
-    between = np.einsum("kc,kci,kcj->cij", count.astype(float), apart, apart)
-    return total, pooled, (within + between) / np.maximum(total - 1, 1)[:, None, None]
 
 
 def draw_features(mean: np.ndarray, covariance: np.ndarray, samples: int, seed: int, label: int) -> np.ndarray:

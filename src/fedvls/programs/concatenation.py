@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ..errors import UsageError
 from ..models.init import initialise
 from ..models.network import ModelState, Network
 from .base import Group, Program, Setting
@@ -101,7 +102,8 @@ def concatenate(setting: Setting, groups: Sequence[Group], warm: bool) -> tuple[
     """One network of the groups' encoders. Warm: their classifiers side by side, biases summed, so logits add up."""
     prototype, name = setting.network.prototype, setting.network.classifier
     head = prototype.get_submodule(name)
-    assert isinstance(head, nn.Linear)
+    if not isinstance(head, nn.Linear):
+        raise UsageError(f"fedconcat needs a Linear classifier; {name!r} is a {type(head).__name__}")
     encoders = []
     for _ in groups:
         encoder = copy.deepcopy(prototype)
@@ -118,8 +120,8 @@ def concatenate(setting: Setting, groups: Sequence[Group], warm: bool) -> tuple[
     if warm:
         heads = [group.model.tensors() for group in groups]
         tensors["classifier.weight"] = torch.cat([h[f"{name}.weight"] for h in heads], -1)
-        if head.bias is not None:
-            tensors["classifier.bias"] = torch.stack([h[f"{name}.bias"] for h in heads]).sum(0)
+        zero = torch.zeros(setting.classes, dtype=dtype, device=device)
+        tensors["classifier.bias"] = torch.stack([h.get(f"{name}.bias", zero) for h in heads]).sum(0)
     return network, network.start(device, dtype).updated(tensors).copy()
 
 
