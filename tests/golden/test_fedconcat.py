@@ -74,3 +74,24 @@ def test_both_stages_run_where_they_should_and_encoders_stay_frozen(stripes):
     assert {k.split(".")[0] for k in frozen} == {"encoders"}
     assert set(encoders.weights.params) == {"classifier.weight", "classifier.bias"}
     assert longer.records[-1]["loss"] < longer.records[2]["loss"]
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3, 5])
+def test_it_resumes_in_every_stage_to_the_same_bits(stripes, tmp_path, stop):
+    """Two encoder rounds, then four of the classifier: stopped within and between the stages."""
+
+    class Stop(fedvls.Callback):
+        def on_round(self, record, timing):
+            if record["round"] == stop:
+                raise KeyboardInterrupt
+
+    def run(out, **more):
+        fed = fedvls.Federation(stripes, clients=4, partition=fedvls.dirichlet(beta=0.3), device="cpu")
+        return fed.run(fedvls.get_method("fedconcat", classifier_rounds=4), rounds=2, epochs=1, out=out, **more)
+
+    whole = run(None)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", callbacks=[Stop()])
+    resumed = run(tmp_path / "run")
+    assert resumed.records == whole.records
+    assert all(torch.equal(t, resumed.weights.tensors()[k]) for k, t in whole.weights.tensors().items())

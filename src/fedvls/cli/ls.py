@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -46,7 +47,7 @@ def ls(
         table.add_column(head, overflow="fold")
     for row in rows:
         values = "\n".join(f"{k} = {v}" for k, v in row["values"].items())
-        about = " ".join(filter(None, [row["summary"], f"({row['venue']})" if row.get("venue") else ""]))
+        about = "\n".join(filter(None, [row.get("paper"), row["summary"]]))
         more = [Text(_travels(row["exchanged"]))] if "exchanged" in row else []
         table.add_row(row["name"], Text(values), Text(about), *more)
     Console().print(table)
@@ -59,6 +60,7 @@ def _entries(kind: Kind) -> list[dict[str, Any]]:
         values = {k: None if v is inspect.Parameter.empty else v for k, v in entry.defaults.items() if k not in hidden}
         row: dict[str, Any] = {"name": entry.name, "values": values, "summary": entry.summary, **entry.about}
         if kind is Kind.methods:
+            row["paper"] = (sys.modules[entry.build.__module__].__doc__ or row["title"]).split("\n", 1)[0].rstrip(".")
             row["exchanged"] = entry.build().exchanged
         rows.append(row)
     return sorted(rows, key=lambda row: str(row["name"]))
