@@ -15,7 +15,7 @@ from .callbacks import Callback
 from .clients import ClientStates, sample_cohort
 from .data import FederatedData
 from .data.resident import ResidentData
-from .engines import ClientTask, Engine, Update, choose
+from .engines import ClientTask, Engine, RoundJob, Update, choose
 from .errors import RunError
 from .evaluation import Evaluation, drift_diversity, evaluate
 from .groups import group_accuracy, summarise_groups
@@ -180,15 +180,8 @@ class RoundLoop:
         if group.network not in self._engines:
             self._engines[group.network], _ = choose(self.config.engine, group.network, self.data, self.augmentation)
         tasks = [self._task(client) for client in cohort if client in group.clients]
-        return self._engines[group.network].train(
-            group.model,
-            tasks,
-            self.method,
-            group.recipe,
-            seed=self.config.seed,
-            round=round,
-            broadcast=group.broadcast,
-        )
+        job = RoundJob(group.model, self.method, group.recipe, self.config.seed, round, group.broadcast)
+        return self._engines[group.network].train(job, tasks)
 
     def _task(self, client: int) -> ClientTask:
         split, device = self.split, self.data.device

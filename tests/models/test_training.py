@@ -9,8 +9,9 @@ from support import hand_made
 from torch.nn import functional as F
 
 import fedvls
+from fedvls.augment import get_augmentation
 from fedvls.data.resident import ResidentData
-from fedvls.engines import ClientTask, Recipe
+from fedvls.engines import ClientTask, Recipe, RoundJob
 from fedvls.engines.sequential import SequentialEngine
 
 CPU = torch.device("cpu")
@@ -96,10 +97,10 @@ def test_the_vector_of_padding_is_0_after_training(model, method, built, samples
     network, start = built(model, (20,), 4, vocabulary=50)
     x, y = samples((20,), 12), torch.arange(12) % 4
     data = fedvls.FederatedData.from_arrays(x, y, x, y, vocabulary=50)
-    engine = SequentialEngine(network, ResidentData(data, CPU, torch.float32))
+    engine = SequentialEngine(network, ResidentData(data, CPU, torch.float32), get_augmentation("none"))
     task = ClientTask(0, torch.arange(12), torch.bincount(y, minlength=4).float())
     recipe = Recipe(epochs=2, batch_size=4, lr=0.5, weight_decay=1e-2)
-    [update] = engine.train(start, [task], fedvls.get_method(method), recipe, seed=0, round=1, broadcast={})
+    [update] = engine.train(RoundJob(start, fedvls.get_method(method), recipe, seed=0, round=1), [task])
     before, after = start.params["embedding.weight"], update.state.params["embedding.weight"]
     assert not before[0].any()
     assert not after[0].any()

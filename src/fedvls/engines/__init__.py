@@ -9,11 +9,21 @@ from ..data.resident import ResidentData
 from ..errors import UsageError, unknown
 from ..models.network import Network
 from ..recipe import Recipe
-from .base import ClientTask, Engine, Update
+from .base import ClientTask, Engine, RoundJob, Update
 from .parallel import ParallelEngine, cores, is_supported
 from .sequential import SequentialEngine
 
-__all__ = ["ENGINES", "ClientTask", "Engine", "ParallelEngine", "Recipe", "SequentialEngine", "Update", "choose"]
+__all__ = [
+    "ENGINES",
+    "ClientTask",
+    "Engine",
+    "ParallelEngine",
+    "Recipe",
+    "RoundJob",
+    "SequentialEngine",
+    "Update",
+    "choose",
+]
 
 ENGINES: dict[str, Callable[[Network, ResidentData, Augmentation], Engine]] = {
     "sequential": SequentialEngine,

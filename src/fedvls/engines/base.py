@@ -1,4 +1,4 @@
-"""The contract of every engine: `train(start, cohort, method, recipe, ...) -> updates`."""
+"""The contract of every engine: `train(job, cohort) -> updates`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,20 @@ from ..models.network import ModelState
 from ..recipe import Recipe
 
 Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class RoundJob:
+    """What every client of a cohort is given in a round."""
+
+    start: ModelState
+    """The model they train from."""
+    method: Method
+    recipe: Recipe
+    seed: int
+    round: int
+    broadcast: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the server sends beside the model."""
 
 
 @dataclass(frozen=True)
@@ -58,23 +72,20 @@ class Update:
 
 
 def finished(
+    job: RoundJob,
     task: ClientTask,
-    method: Method,
-    recipe: Recipe,
-    start: ModelState,
     trained: ModelState,
     losses: Sequence[Tensor],
     seen: int,
-    broadcast: Mapping[str, Tensor],
     kept: Tensors,
     features: tuple[Tensor | None, Tensor | None] = (None, None),
 ) -> Update:
     """The update of a client that has trained, with what its method keeps and sends beyond the model."""
     sent: Tensors = {}
-    if method.exchange is not None:
-        steps = len(losses)
-        outcome = Outcome(start, trained, steps, recipe.lr, recipe.momentum, task.kept, broadcast, *features)
-        own, sent = method.exchange.finish(outcome)
+    if job.method.exchange is not None:
+        recipe, steps = job.recipe, len(losses)
+        outcome = Outcome(job.start, trained, steps, recipe.lr, recipe.momentum, task.kept, job.broadcast, *features)
+        own, sent = job.method.exchange.finish(outcome)
         kept = {**kept, **own}
     loss = float(torch.stack(list(losses)).mean())
     return Update(task.client, task.samples, len(losses), seen, loss, trained, kept, sent)
@@ -85,18 +96,8 @@ class Engine(Protocol):
 
     name: str
 
-    def train(
-        self,
-        start: ModelState,
-        cohort: Sequence[ClientTask],
-        method: Method,
-        recipe: Recipe,
-        *,
-        seed: int,
-        round: int,
-        broadcast: Mapping[str, Tensor],
-    ) -> list[Update]:
-        """One update per task, in the order of `cohort`. `broadcast` is what the server sends beside the model."""
+    def train(self, job: RoundJob, cohort: Sequence[ClientTask]) -> list[Update]:
+        """One update per task, in the order of `cohort`."""
         ...
 
     def close(self) -> None:

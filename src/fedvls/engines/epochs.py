@@ -9,37 +9,22 @@ from torch import Tensor
 
 from ..augment import Augmentation, draws
 from ..data.resident import ResidentData
-from ..recipe import Recipe
-from .base import ClientTask
+from .base import ClientTask, RoundJob
 from .batches import epoch_batches
 
 
 def client_batches(
-    data: ResidentData,
-    augmentation: Augmentation,
-    task: ClientTask,
-    recipe: Recipe,
-    *,
-    seed: int,
-    round: int,
-    batch_norm: bool,
+    data: ResidentData, augmentation: Augmentation, job: RoundJob, task: ClientTask, *, batch_norm: bool
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """(epoch, inputs, labels) of every minibatch. A client's whole epoch is augmented at once, which is fastest."""
-    steps = 0
+    recipe, steps = job.recipe, 0
     for epoch in range(recipe.epochs):
+        where = {"seed": job.seed, "round": job.round, "client": task.client, "epoch": epoch}
         images = None
         if augmentation.width > 0:
-            numbers = draws(augmentation, task.samples, seed=seed, round=round, client=task.client, epoch=epoch)
+            numbers = draws(augmentation, task.samples, **where)
             images = augmentation(data.stored(task.indices), numbers.to(data.device))
-        for order in epoch_batches(
-            task.samples,
-            recipe.batch_size,
-            seed=seed,
-            round=round,
-            client=task.client,
-            epoch=epoch,
-            batch_norm=batch_norm,
-        ):
+        for order in epoch_batches(task.samples, recipe.batch_size, batch_norm=batch_norm, **where):
             if recipe.max_steps is not None and steps == recipe.max_steps:
                 return
             positions = torch.from_numpy(order).to(data.device)

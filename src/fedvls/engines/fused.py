@@ -20,10 +20,9 @@ from ..data.resident import ResidentData
 from ..losses.term import ClientStatistics, LossInputs, Objective, as_objective
 from ..method import Method
 from ..models.mlp import Mlp
-from ..models.network import ModelState, Network
-from ..recipe import Recipe
+from ..models.network import Network
 from ..steps import StepContext
-from .base import ClientTask, Tensors, Update, finished
+from .base import ClientTask, RoundJob, Tensors, Update, finished
 from .batches import epoch_batches
 
 CHUNK = 4096
@@ -78,23 +77,15 @@ class FusedTrainer:
         self.network, self.data, self.augmentation = network, data, augmentation
         self.chain = linear_chain(network.prototype) or []
 
-    def supports(self, method: Method, recipe: Recipe) -> bool:
+    def supports(self, method: Method) -> bool:
         """Whether this trainer can do what method, model and data ask for."""
         collects = method.exchange is not None and method.exchange.collects_features
         needs = method.needs - {"teacher_logits", "params", "teacher_params", "received"}
         return bool(self.chain) and not needs and not collects and self.augmentation.width == 0
 
-    def train_client(
-        self,
-        start: ModelState,
-        task: ClientTask,
-        method: Method,
-        recipe: Recipe,
-        seed: int,
-        round: int,
-        broadcast: Mapping[str, Tensor],
-    ) -> Update:
+    def train_client(self, job: RoundJob, task: ClientTask) -> Update:
         """As the sequential engine's, in fewer and larger operations."""
+        start, method, recipe, broadcast = job.start, job.method, job.recipe, job.broadcast
         x = self.data.train_batch(task.indices)[0].flatten(1)
         y = self.data.y_train.index_select(0, task.indices)
         teacher = self._teacher_logits(start.params, x) if "teacher_logits" in method.needs else None
@@ -118,7 +109,7 @@ class FusedTrainer:
         )
         losses: list[Tensor] = []
         seen = 0
-        for rows in self._batches(task, recipe, seed, round):
+        for rows in self._batches(job, task):
             labels = y.index_select(0, rows)
             reference = None if teacher is None else teacher.index_select(0, rows)
             mask = torch.ones_like(labels, dtype=torch.bool)
@@ -136,16 +127,17 @@ class FusedTrainer:
             views = unflattened(optimizer.state[flat]["momentum_buffer"], start.params)
             kept = {f"momentum/{k}": v.clone() for k, v in views.items()}
         trained = start.updated({k: v.clone() for k, v in params.items()})
-        return finished(task, method, recipe, start, trained, losses, seen, broadcast, kept)
+        return finished(job, task, trained, losses, seen, kept)
 
     def _teacher_logits(self, params: Tensors, x: Tensor) -> Tensor:
         parts = [forward(self.chain, params, x[s : s + CHUNK])[-1] for s in range(0, len(x), CHUNK)]
         return torch.cat(parts)
 
-    def _batches(self, task: ClientTask, recipe: Recipe, seed: int, round: int) -> Sequence[Tensor]:
+    def _batches(self, job: RoundJob, task: ClientTask) -> Sequence[Tensor]:
         batches: list[Tensor] = []
+        recipe = job.recipe
         for epoch in range(recipe.epochs):
-            where = {"seed": seed, "round": round, "client": task.client, "epoch": epoch}
+            where = {"seed": job.seed, "round": job.round, "client": task.client, "epoch": epoch}
             orders = epoch_batches(task.samples, recipe.batch_size, batch_norm=False, **where)
             batches += [torch.from_numpy(order) for order in orders]
             if recipe.max_steps is not None and len(batches) >= recipe.max_steps:

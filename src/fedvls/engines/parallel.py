@@ -12,21 +12,20 @@ import os
 import signal
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..augment import Augmentation
 from ..data.resident import ResidentData
 from ..errors import FedvlsError, RunError
 from ..method import Method
-from ..models.network import ModelState, Network
-from ..recipe import Recipe
-from .base import ClientTask, Update
+from ..models.network import Network
+from .base import ClientTask, RoundJob, Update
 from .fused import FusedTrainer
 from .sequential import SequentialEngine
 
@@ -55,35 +54,26 @@ class ParallelEngine:
         self._workers: list[tuple[ForkProcess, Connection]] = []
         self._method: Method | None = None
 
-    def train(
-        self,
-        start: ModelState,
-        cohort: Sequence[ClientTask],
-        method: Method,
-        recipe: Recipe,
-        *,
-        seed: int,
-        round: int,
-        broadcast: Mapping[str, Tensor],
-    ) -> list[Update]:
+    def train(self, job: RoundJob, cohort: Sequence[ClientTask]) -> list[Update]:
         """Train the cohort; the updates come back in its order, whoever trained them."""
-        job = {"start": start, "recipe": recipe, "seed": seed, "round": round, "broadcast": dict(broadcast)}
         if min(self._count, len(cohort)) < 2:
-            return self._train_here(method, cohort, job)
-        if method is not self._method:
+            return self._train_here(job, cohort)
+        if job.method is not self._method:
             self.close()
-            self._fork(method)
+            self._fork(job.method)
         shares = balanced(cohort, len(self._workers))
+        # The method stays out of the message: workers have it already, and its closures cannot be pickled.
+        message = {f.name: getattr(job, f.name) for f in fields(job) if f.name != "method"}
         try:
             for (_, pipe), share in zip(self._workers, shares, strict=True):
-                pipe.send({**job, "tasks": share})
+                pipe.send((message, share))
             answers = [pipe.recv() for _, pipe in self._workers]
         except (EOFError, BrokenPipeError, ConnectionResetError):
             dead = [f"{p.pid} (exit code {p.exitcode})" for p, _ in self._workers if not p.is_alive()]
             self.close()
             raise RunError(
-                f"round {round}: a worker process ended unexpectedly: {', '.join(dead) or 'unknown'}; the run can be "
-                "resumed (was memory short?)"
+                f"round {job.round}: a worker process ended unexpectedly: {', '.join(dead) or 'unknown'}; the run can "
+                "be resumed (was memory short?)"
             ) from None
         except BaseException:  # Ctrl-C: no worker may go on by itself
             self.close()
@@ -111,10 +101,10 @@ class ParallelEngine:
             process.close()
         self._workers, self._method = [], None
 
-    def _train_here(self, method: Method, tasks: Sequence[ClientTask], job: Mapping[str, Any]) -> list[Update]:
-        if not self._fused.supports(method, job["recipe"]):
-            return self._local.train(cohort=tasks, method=method, **job)
-        return [self._fused.train_client(task=task, method=method, **job) for task in tasks]
+    def _train_here(self, job: RoundJob, tasks: Sequence[ClientTask]) -> list[Update]:
+        if not self._fused.supports(job.method):
+            return self._local.train(job, tasks)
+        return [self._fused.train_client(job, task) for task in tasks]
 
     def _fork(self, method: Method) -> None:
         context = multiprocessing.get_context("fork")
@@ -139,11 +129,11 @@ class ParallelEngine:
         torch.set_num_threads(1)
         while True:
             try:
-                job = pipe.recv()
+                message, tasks = pipe.recv()
             except (EOFError, OSError):
                 os._exit(0)
             try:
-                answer: Any = self._train_here(method, job.pop("tasks"), job)
+                answer: Any = self._train_here(RoundJob(method=method, **message), tasks)
             except FedvlsError as error:
                 answer = error
             except BaseException:

@@ -12,11 +12,10 @@ from .. import rng
 from ..augment import Augmentation
 from ..data.resident import ResidentData
 from ..losses.term import ClientStatistics, LossInputs, as_objective
-from ..method import Method
 from ..models.network import ModelState, Network
 from ..recipe import Recipe
 from ..steps import StepContext
-from .base import ClientTask, Tensors, Update, finished
+from .base import ClientTask, RoundJob, Tensors, Update, finished
 from .epochs import client_batches
 
 
@@ -28,54 +27,29 @@ class SequentialEngine:
     def __init__(self, network: Network, data: ResidentData, augmentation: Augmentation) -> None:
         self.network, self.data, self.augmentation = network, data, augmentation
 
-    def train(
-        self,
-        start: ModelState,
-        cohort: Sequence[ClientTask],
-        method: Method,
-        recipe: Recipe,
-        *,
-        seed: int,
-        round: int,
-        broadcast: Mapping[str, Tensor],
-    ) -> list[Update]:
-        """Train each client of the cohort from `start`."""
+    def train(self, job: RoundJob, cohort: Sequence[ClientTask]) -> list[Update]:
+        """Train each client of the cohort from the job's model."""
         updates = []
         for task in cohort:
-            with rng.library_draws(self.data.device, seed, "library", round, task.client):
-                updates.append(self._train_client(start, task, method, recipe, seed, round, broadcast))
+            with rng.library_draws(self.data.device, job.seed, "library", job.round, task.client):
+                updates.append(self._train_client(job, task))
         return updates
 
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _train_client(
-        self,
-        start: ModelState,
-        task: ClientTask,
-        method: Method,
-        recipe: Recipe,
-        seed: int,
-        round: int,
-        broadcast: Mapping[str, Tensor],
-    ) -> Update:
-        client = _Client(self.network, method, recipe, task, start, broadcast)
+    def _train_client(self, job: RoundJob, task: ClientTask) -> Update:
+        recipe = job.recipe
+        client = _Client(self.network, job, task)
         optimizer = _optimizer(client.local, recipe, task.kept)
-        context = StepContext(broadcast, task.kept)
+        context = StepContext(job.broadcast, task.kept)
         losses: list[Tensor] = []
         seen = 0
-        batches = client_batches(
-            self.data,
-            self.augmentation,
-            task,
-            recipe,
-            seed=seed,
-            round=round,
-            batch_norm=self.network.has_batch_norm,
-        )
-        for epoch, x, labels in batches:
+        for epoch, x, labels in client_batches(
+            self.data, self.augmentation, job, task, batch_norm=self.network.has_batch_norm
+        ):
             gradient = _Gradient(client, x, labels)
-            direction = method.step.direction(gradient, client.local.params, context)
+            direction = job.method.step.direction(gradient, client.local.params, context)
             for name, parameter in client.local.params.items():
                 parameter.grad = direction[name]
             optimizer.step()
@@ -86,32 +60,24 @@ class SequentialEngine:
 
         trained = client.local.updated({name: p.detach() for name, p in client.local.params.items()})
         kept = _momentum_buffers(client.local, optimizer) if recipe.persistent_momentum else {}
-        features = client.feature_sums, client.feature_counts
-        return finished(task, method, recipe, start, trained, losses, seen, broadcast, kept, features)
+        return finished(job, task, trained, losses, seen, kept, (client.feature_sums, client.feature_counts))
 
 
 class _Client:
     """The models a client has at hand: the one it trains, the one it received, the one it ended with last time."""
 
-    def __init__(
-        self,
-        network: Network,
-        method: Method,
-        recipe: Recipe,
-        task: ClientTask,
-        start: ModelState,
-        broadcast: Mapping[str, Tensor],
-    ) -> None:
-        self.network, self.task, self.broadcast = network, task, broadcast
-        self.objective = as_objective(method.objective)
+    def __init__(self, network: Network, job: RoundJob, task: ClientTask) -> None:
+        self.network, self.task, self.broadcast = network, task, job.broadcast
+        self.objective = as_objective(job.method.objective)
         self.needs = self.objective.needs
-        self.local, self.teacher = start.copy(), start.copy()
+        self.local, self.teacher = job.start.copy(), job.start.copy()
         for parameter in self.local.params.values():
             parameter.requires_grad_()
-        self.teacher_trains = recipe.teacher_mode == "train"
+        self.teacher_trains = job.recipe.teacher_mode == "train"
         before = {k.removeprefix("previous/"): t for k, t in task.kept.items() if k.startswith("previous/")}
-        self.previous = start.updated(before) if before else None
-        self.collects_features = method.exchange is not None and method.exchange.collects_features
+        self.previous = job.start.updated(before) if before else None
+        exchange = job.method.exchange
+        self.collects_features = exchange is not None and exchange.collects_features
         self.feature_sums: Tensor | None = None
         self.feature_counts: Tensor | None = None
 
