@@ -56,7 +56,7 @@ def normal(bits: np.random.Philox, shape: Sequence[int]) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def library_draws(device: torch.device, seed: int, stream: str, *position: int | str) -> Iterator[None]:
+def torch_draws(device: torch.device, seed: int, stream: str, *position: int | str) -> Iterator[None]:
     """Key the draws that PyTorch modules such as `Dropout` make on their own, and leave no trace of it.
 
     Such modules cannot be handed a generator, so torch's own is set for the duration and put back afterwards: the

@@ -28,9 +28,9 @@ def test_streams_can_never_change_silently():
     ]
 
 
-def test_library_draws_can_never_change_silently():
+def test_torch_draws_can_never_change_silently():
     # Frozen: the seed handed to torch, whose own streams are torch's.
-    with rng.library_draws(CPU, 0, "library", 1, 2):
+    with rng.torch_draws(CPU, 0, "library", 1, 2):
         assert torch.initial_seed() == 7191188401034179755
 
 
@@ -112,7 +112,7 @@ def test_keys_of_neighbours_are_uncorrelated():
 
 
 def dropout_draw(*position):
-    with rng.library_draws(CPU, 3, "library", *position):
+    with rng.torch_draws(CPU, 3, "library", *position):
         return nn.Dropout(0.5)(torch.ones(64)).tolist()
 
 
@@ -123,16 +123,16 @@ def test_dropout_is_a_function_of_the_key():
     assert dropout_draw(2, 1) != first
 
 
-def test_library_draws_leave_no_trace():
+def test_torch_draws_leave_no_trace():
     torch.rand(3)
     before = torch.get_rng_state()
     dropout_draw(1, 2)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_library_draws_leave_no_trace_of_a_failure_either():
+def test_torch_draws_leave_no_trace_of_a_failure_either():
     before = torch.get_rng_state()
-    with pytest.raises(RuntimeError, match="shapes"), rng.library_draws(CPU, 0, "library"):
+    with pytest.raises(RuntimeError, match="shapes"), rng.torch_draws(CPU, 0, "library"):
         torch.rand(2, 3) @ torch.rand(2, 3)
     assert torch.equal(torch.get_rng_state(), before)
 

@@ -31,7 +31,7 @@ class SequentialEngine:
         """Train each client of the cohort from the job's model."""
         updates = []
         for task in cohort:
-            with rng.library_draws(self.data.device, job.seed, "library", job.round, task.client):
+            with rng.torch_draws(self.data.device, job.seed, "library", job.round, task.client):
                 updates.append(self._train_client(job, task))
         return updates
 
