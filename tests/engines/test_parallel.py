@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from torch import nn
 import fedvls
 from fedvls import methods  # noqa: F401  (registers them)
 from fedvls.engines.fused import linear_chain
-from fedvls.engines.parallel import balanced, is_supported
+from fedvls.engines.parallel import balanced, is_supported, packed
 from fedvls.method import METHODS
 from fedvls.models.mlp import Mlp
 
@@ -174,3 +175,20 @@ def test_the_engine_is_chosen_where_it_can_work(stripes):
     fed = fedvls.Federation(stripes, clients=3, device="cpu")
     header = fed.run("fedavg", 1, 1, out=None).header
     assert header["engine"]["name"] == ("parallel" if is_supported(fed._resident) else "sequential")
+
+
+def test_messages_hold_no_descriptors_and_arrive_as_they_were():
+    """Thousands of tensors in one message; each would cost an open file in PyTorch's own way of passing them."""
+    from multiprocessing import Pipe
+
+    tensors = {str(k): torch.full((3,), float(k)) for k in range(5000)}
+    tensors |= {"flag": torch.tensor([True, False]), "count": torch.tensor(7), "turned": torch.ones(2, 3).t()}
+    here, there = Pipe()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    sender = threading.Thread(target=lambda: here.send_bytes(packed(tensors)))
+    sender.start()
+    arrived = there.recv()
+    sender.join()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert all(torch.equal(t, arrived[k]) and t.dtype == arrived[k].dtype for k, t in tensors.items())
+    arrived["0"] += 1  # and they can be written to

@@ -7,8 +7,10 @@ sends their updates back. Clients of a linear chain train with the fused step, a
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
+import pickle
 import signal
 import traceback
 import warnings
@@ -19,6 +21,7 @@ from multiprocessing.context import ForkProcess
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..augment import Augmentation
 from ..data.resident import ResidentData
@@ -66,7 +69,7 @@ class ParallelEngine:
         message = {f.name: getattr(job, f.name) for f in fields(job) if f.name != "method"}
         try:
             for (_, pipe), share in zip(self._workers, shares, strict=True):
-                pipe.send((message, share))
+                pipe.send_bytes(packed((message, share)))
             answers = [pipe.recv() for _, pipe in self._workers]
         except (EOFError, BrokenPipeError, ConnectionResetError):
             dead = [f"{p.pid} (exit code {p.exitcode})" for p, _ in self._workers if not p.is_alive()]
@@ -138,7 +141,24 @@ class ParallelEngine:
                 answer = error
             except BaseException:
                 answer = traceback.format_exc()
-            pipe.send(answer)
+            pipe.send_bytes(packed(answer))
+
+
+class _ArrayPickler(pickle.Pickler):
+    """Tensors as arrays inside the message. PyTorch's own way is a shared-memory file and an open descriptor for each
+    tensor, of which a round of large models would need thousands."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return torch.from_numpy, (value.detach().contiguous().numpy(),)
+        return NotImplemented
+
+
+def packed(value: Any) -> bytes:
+    """A message that `Connection.recv` understands."""
+    buffer = io.BytesIO()
+    _ArrayPickler(buffer, protocol=5).dump(value)
+    return buffer.getvalue()
 
 
 def balanced(cohort: Sequence[ClientTask], workers: int) -> list[list[ClientTask]]:
