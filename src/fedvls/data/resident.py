@@ -37,8 +37,10 @@ class ResidentData:
         return self._x_train.index_select(0, indices)
 
     def test_batches(self) -> list[tuple[Tensor, Tensor]]:
-        """The whole test set, in order; a thousand CIFAR images at a time, fewer of larger ones."""
-        size = max(50, min(1000, 3_072_000 // max(self._x_test[0].numel(), 1)))
+        """The whole test set, in order. A CPU is fastest while a batch stays in its cache: MobileNetV2 on CIFAR images
+        runs four times faster in batches of 16 than of 1000; a GPU wants large batches."""
+        values = 3_072_000 if self.device.type == "cuda" else 50_000
+        size = max(16, min(1000, values // max(self._x_test[0].numel(), 1)))
         starts = range(0, len(self.y_test), size)
         return [(self.normalised(self._x_test[s : s + size]), self.y_test[s : s + size]) for s in starts]
 
