@@ -154,6 +154,7 @@ def convergence(curves: dict[str, list[list[float]]], title: str, path: Path) ->
         (line,) = axes.plot(rounds, values.mean(0), styles[number % 4], label=name, linewidth=1.6)
         if len(seeds) > 1:
             axes.fill_between(rounds, values.min(0), values.max(0), color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.xaxis.get_major_locator().set_params(integer=True)  # there is no round 1.5
     axes.set_xlabel("round")
     axes.set_ylabel("test accuracy, %")
     axes.set_title(title, fontsize=10)
