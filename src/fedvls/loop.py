@@ -113,7 +113,7 @@ class RoundLoop:
         for part in ("data", "partition"):
             if before[part]["fingerprint"] != self.header[part]["fingerprint"]:
                 raise RunError(f"{self.directory.path} was run with a different {part}: its fingerprint does not match")
-        for change in changed_versions(before, self.header):
+        for change in changed_versions(before, self.header) if snapshot.round < self.rounds else []:
             log.warning("resuming with %s: the bits of later rounds may differ", change)
         self.header = before
         groups = self.method.program.groups(self.setting, snapshot.round)
