@@ -45,6 +45,8 @@ CASES = {
         "unknown value for method 'fedvls': 'lamda'; did you mean 'lam'?",
     ),
     "unknown key in data": ("run --set data.nme=1", "unknown key in data: 'nme'; did you mean 'name'?"),
+    "domains of a set that has none": ("run --dataset digits --domains mnist", "domains"),
+    "unknown domain": ("run --dataset digits-domains --domains mnist,upss", "'usps'"),
     "set without a value": ("run --set lr", "--set 'lr' must look like key=value"),
     "text for a number": ("run --set lr=fast", "lr = 'fast' must be a number"),
     "wrong choice": (

@@ -24,6 +24,7 @@ INSIDE = {
     "method": "method.name",
     "dataset": "data.name",
     "data_dir": "data.data_dir",
+    "domains": "data.domains",
     "partition": "partition.name",
     "beta": "partition.beta",
     "model": "model.name",
@@ -37,6 +38,7 @@ def _template(
         str | None, Option(help="Data set by name, or a path: .npz, .csv, a folder (see `fedvls ls datasets`).")
     ] = None,
     data_dir: Annotated[str | None, Option(help="Folder with the data sets' files.")] = None,
+    domains: Annotated[str | None, Option(help="Domains of digits-domains, e.g. mnist,usps.")] = None,
     partition: Annotated[str | None, Option(help="How labels are skewed (see `fedvls ls partitions`).")] = None,
     beta: Annotated[float | None, Option(help="Dirichlet concentration; smaller is more skewed.")] = None,
     clients: Annotated[int | None, Option(help="Number of clients.")] = None,

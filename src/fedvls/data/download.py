@@ -35,12 +35,12 @@ def fetch(files: Mapping[str, str], base_urls: Sequence[str], into: Path, datase
     A file is written under a temporary name and renamed once its checksum is right; one that is already there and
     right is kept.
     """
-    todo = f"put {', '.join(files)} into {into} or name their folder with --data-dir"
+    remedy = f"put {', '.join(files)} into {into} or name their folder with --data-dir"
     missing = f"{dataset} is not on this machine and"
     try:
         import pooch
     except ImportError:
-        raise DataError(f"{missing} downloading it needs pooch: install fedvls[download], or {todo}") from None
+        raise DataError(f"{missing} downloading it needs pooch: install fedvls[download], or {remedy}") from None
     with _quiet(pooch.get_logger()), _display() as progress:
         for file, checksum in files.items():
             failures = []
@@ -63,7 +63,7 @@ def fetch(files: Mapping[str, str], base_urls: Sequence[str], into: Path, datase
                     failures.append(_reason(error, file, urlsplit(base).netloc, into))
             else:
                 reason = "; ".join(dict.fromkeys(failures)) or "no address is known"
-                raise DataError(f"{missing} could not be downloaded ({reason}): {todo}") from None
+                raise DataError(f"{missing} could not be downloaded ({reason}): {remedy}") from None
     return [into / file for file in files]
 
 
