@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import fedvls
+from fedvls.models.mlp import Mlp
 
 ROOT = Path(__file__).parent.parent
 
@@ -52,6 +53,25 @@ def batch_norm_net(classes: int = 5, seed: int = 0) -> nn.Module:
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(seed)
         return BatchNormNet(classes)
+
+
+def small_mlp() -> Mlp:
+    """16 inputs, two hidden layers of 20, 5 classes; its weights are spread evenly."""
+    model = Mlp(16, (20, 20), 5)
+    with torch.no_grad():
+        for k, p in enumerate(model.parameters()):
+            p.copy_(torch.linspace(-0.3, 0.3, p.numel()).roll(7 * k).reshape(p.shape))
+    return model
+
+
+def assert_close(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], tolerance: float) -> None:
+    """Relative, in the norm over all floating tensors together; whole numbers must be equal."""
+    floating = [key for key, tensor in theirs.items() if tensor.is_floating_point()]
+    assert mine.keys() == theirs.keys()
+    apart = torch.cat([(mine[key] - theirs[key]).flatten() for key in floating]).norm()
+    size = torch.cat([theirs[key].flatten() for key in floating]).norm()
+    assert apart <= tolerance * size
+    assert all(torch.equal(mine[key], theirs[key]) for key in theirs.keys() - set(floating))
 
 
 def hand_made(*assignment: list[int]) -> fedvls.Partition:

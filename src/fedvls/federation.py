@@ -14,7 +14,7 @@ from .augment import Augmentation, choose_augmentation
 from .callbacks import Callback
 from .data import FederatedData, load_dataset
 from .data.resident import ResidentData
-from .engines import choose
+from .engines import check_engine
 from .errors import RunError, UsageError
 from .loop import RoundLoop
 from .method import Method, from_spec, get_method
@@ -103,9 +103,9 @@ class Federation:
             given=self.data.clients,
             domains=self.data.domain_train,
         )
-        self.device = resolve_device(device)
+        self.device = resolve_device(device, dtype)
         self._resident = ResidentData(self.data, self.device, DTYPES[dtype])
-        choose(engine, self.network, self._resident, self.augmentation)  # an unknown engine is an error already now
+        check_engine(engine, self._resident)
 
     @staticmethod
     def from_config(config: RunConfig) -> Federation:
@@ -174,7 +174,7 @@ class Federation:
             directory = RunDirectory.prepare(Path(out), config)
         with (
             exclusive(directory.path) if directory else nullcontext(),
-            repeatable(self.device, config.threads),
+            repeatable(self.device, config.threads, config.dtype),
         ):
             loop = RoundLoop(
                 config,

@@ -66,8 +66,9 @@ class RoundLoop:
         self.rounds = method.program.total_rounds(config.rounds)
         self.groups = method.program.groups(self.setting, 1)
         self._engines: dict[Network, Engine] = {}
-        engine, reason = choose(config.engine, network, resident, augmentation)
-        self._engines[network] = engine
+        group = self.groups[0]
+        engine, reason = self._choose(group, self._job(group, 1))
+        self._engines[group.network] = engine
         self.header = build_header(config, data, split, network, start, method, engine.name, reason, resident.device)
 
     def complete(self) -> Result:
@@ -177,11 +178,19 @@ class RoundLoop:
 
     def _train(self, group: Group, cohort: Sequence[int], round: int) -> list[Update]:
         """The updates of the group's members in the cohort."""
+        job = self._job(group, round)
         if group.network not in self._engines:
-            self._engines[group.network], _ = choose(self.config.engine, group.network, self.data, self.augmentation)
+            self._engines[group.network], _ = self._choose(group, job)
         tasks = [self._task(client) for client in cohort if client in group.clients]
-        job = RoundJob(group.model, self.method, group.recipe, self.config.seed, round, group.broadcast)
         return self._engines[group.network].train(job, tasks)
+
+    def _choose(self, group: Group, job: RoundJob) -> tuple[Engine, str]:
+        """An engine for the group's model, and why this one."""
+        smallest = min(group.clients, key=lambda client: (int(self.split.sizes[client]), client))
+        return choose(self.config.engine, group.network, self.data, self.augmentation, job, self._task(smallest))
+
+    def _job(self, group: Group, round: int) -> RoundJob:
+        return RoundJob(group.model, self.method, group.recipe, self.config.seed, round, group.broadcast)
 
     def _task(self, client: int) -> ClientTask:
         split, device = self.split, self.data.device

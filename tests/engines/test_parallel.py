@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import batch_norm_net, start_command
+from support import assert_close, batch_norm_net, small_mlp, start_command
 from torch import nn
 
 import fedvls
 from fedvls import methods  # noqa: F401  (registers them)
-from fedvls.engines.fused import linear_chain
 from fedvls.engines.parallel import balanced, is_supported, packed
 from fedvls.method import METHODS
+from fedvls.models.chain import linear_chain
 from fedvls.models.mlp import Mlp
 
 NAMES = [entry.name for entry in METHODS if entry.build.__module__.startswith("fedvls.")]
@@ -26,20 +26,11 @@ TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
 
 
 def weights(data, method, engine, dtype, **more):
-    model = Mlp(16, (20, 20), 5) if more.pop("mlp", True) else batch_norm_net()
-    if isinstance(model, Mlp):
-        with torch.no_grad():
-            for k, p in enumerate(model.parameters()):
-                p.copy_(torch.linspace(-0.3, 0.3, p.numel()).roll(7 * k).reshape(p.shape))
+    model = small_mlp() if more.pop("mlp", True) else batch_norm_net()
     values = {"classifier_rounds": 2} if method == "fedconcat" else {}
     partition = fedvls.dirichlet(beta=0.5, min_size=5)
     fed = fedvls.Federation(data, partition=partition, clients=4, model=model, engine=engine, dtype=dtype, device="cpu")
     return fed.run(fedvls.get_method(method, **values), 2, 2, batch_size=10, out=None, **more).weights.params
-
-
-def assert_close(mine, theirs, tolerance):
-    for key, tensor in theirs.items():
-        assert (mine[key] - tensor).norm() <= tolerance * tensor.norm(), key
 
 
 @pytest.mark.parametrize("dtype", list(TOLERANCE))

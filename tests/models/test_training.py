@@ -11,8 +11,9 @@ from torch.nn import functional as F
 import fedvls
 from fedvls.augment import get_augmentation
 from fedvls.data.resident import ResidentData
-from fedvls.engines import ClientTask, Recipe, RoundJob
+from fedvls.engines import ClientTask, RoundJob
 from fedvls.engines.sequential import SequentialEngine
+from fedvls.recipe import Recipe
 
 CPU = torch.device("cpu")
 SMALL = [

@@ -57,9 +57,9 @@ def _template(
     local_every: Annotated[int | None, Option(help="Evaluate the clients' own models every this many rounds.")] = None,
     confusion: Annotated[list[int] | None, Option(help="Record this client's confusion matrix (repeatable).")] = None,
     start: Annotated[str | None, Option(help="Begin with these weights (safetensors).")] = None,
-    engine: Annotated[str | None, Option(help="auto, parallel or sequential.")] = None,
+    engine: Annotated[str | None, Option(help="auto, sequential, parallel, stacked or graphed.")] = None,
     device: Annotated[str | None, Option(help="auto, cpu or cuda.")] = None,
-    dtype: Annotated[str | None, Option(help="float32 or float64.")] = None,
+    dtype: Annotated[str | None, Option(help="float32, float64, tf32 or bf16.")] = None,
     threads: Annotated[int | None, Option(help="CPU threads.")] = None,
     settings: Annotated[
         list[str] | None, Option("--set", help="Any key of the config, e.g. method.lam=0.5 (repeatable).")

@@ -75,7 +75,8 @@ def finished(
     job: RoundJob,
     task: ClientTask,
     trained: ModelState,
-    losses: Sequence[Tensor],
+    loss: float,
+    steps: int,
     seen: int,
     kept: Tensors,
     features: tuple[Tensor | None, Tensor | None] = (None, None),
@@ -83,12 +84,16 @@ def finished(
     """The update of a client that has trained, with what its method keeps and sends beyond the model."""
     sent: Tensors = {}
     if job.method.exchange is not None:
-        recipe, steps = job.recipe, len(losses)
+        recipe = job.recipe
         outcome = Outcome(job.start, trained, steps, recipe.lr, recipe.momentum, task.kept, job.broadcast, *features)
         own, sent = job.method.exchange.finish(outcome)
         kept = {**kept, **own}
-    loss = float(torch.stack(list(losses)).mean())
-    return Update(task.client, task.samples, len(losses), seen, loss, trained, kept, sent)
+    return Update(task.client, task.samples, steps, seen, loss, trained, kept, sent)
+
+
+def mean_loss(losses: Sequence[Tensor]) -> float:
+    """Over a client's minibatches."""
+    return float(torch.stack(list(losses)).mean())
 
 
 class Engine(Protocol):

@@ -9,65 +9,22 @@ Same minibatches, same losses as the sequential engine; only rounding differs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..augment import Augmentation
 from ..data.resident import ResidentData
 from ..losses.term import ClientStatistics, LossInputs, Objective, as_objective
 from ..method import Method
-from ..models.mlp import Mlp
+from ..models.chain import Layer, linear_chain
 from ..models.network import Network
 from ..steps import StepContext
-from .base import ClientTask, RoundJob, Tensors, Update, finished
+from .base import ClientTask, RoundJob, Tensors, Update, finished, mean_loss
 from .batches import epoch_batches
 
 CHUNK = 4096
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A Linear layer by the names of its parameters, and whether a ReLU follows."""
-
-    weight: str
-    bias: str | None
-    relu: bool
-
-
-def linear_chain(module: nn.Module) -> list[Layer] | None:
-    """The module as a chain of Linear layers with ReLU in between, or None if it is anything else."""
-    if type(module) is Mlp:
-        leaves = [*_leaves(module.body, "body"), ("classifier", module.classifier)]
-    elif type(module) is nn.Sequential:
-        leaves = _leaves(module, "")
-    else:
-        return None
-    kinds = [type(leaf) for _, leaf in leaves]
-    while kinds[:1] == [nn.Flatten]:
-        leaves, kinds = leaves[1:], kinds[1:]
-    if not kinds or kinds[-1] is not nn.Linear or not set(kinds) <= {nn.Linear, nn.ReLU}:
-        return None
-    if any(a is b is nn.ReLU for a, b in pairwise(kinds)) or kinds[0] is nn.ReLU:
-        return None
-    if not all(p.requires_grad for p in module.parameters()) or list(module.buffers()):
-        return None
-    following = [*kinds[1:], None]
-    return [
-        Layer(f"{name}.weight", f"{name}.bias" if leaf.bias is not None else None, after is nn.ReLU)
-        for (name, leaf), after in zip(leaves, following, strict=True)
-        if isinstance(leaf, nn.Linear)
-    ]
-
-
-def _leaves(module: nn.Module, prefix: str) -> list[tuple[str, nn.Module]]:
-    found: list[tuple[str, nn.Module]] = []
-    for name, child in module.named_children():
-        path = f"{prefix}.{name}" if prefix else name
-        found += _leaves(child, path) if type(child) is nn.Sequential else [(path, child)]
-    return found
 
 
 class FusedTrainer:
@@ -127,7 +84,7 @@ class FusedTrainer:
             views = unflattened(optimizer.state[flat]["momentum_buffer"], start.params)
             kept = {f"momentum/{k}": v.clone() for k, v in views.items()}
         trained = start.updated({k: v.clone() for k, v in params.items()})
-        return finished(job, task, trained, losses, seen, kept)
+        return finished(job, task, trained, mean_loss(losses), len(losses), seen, kept)
 
     def _teacher_logits(self, params: Tensors, x: Tensor) -> Tensor:
         parts = [forward(self.chain, params, x[s : s + CHUNK])[-1] for s in range(0, len(x), CHUNK)]

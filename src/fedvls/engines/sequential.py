@@ -15,7 +15,7 @@ from ..losses.term import ClientStatistics, LossInputs, as_objective
 from ..models.network import ModelState, Network
 from ..recipe import Recipe
 from ..steps import StepContext
-from .base import ClientTask, RoundJob, Tensors, Update, finished
+from .base import ClientTask, RoundJob, Tensors, Update, finished, mean_loss
 from .epochs import client_batches
 
 
@@ -60,7 +60,9 @@ class SequentialEngine:
 
         trained = client.local.updated({name: p.detach() for name, p in client.local.params.items()})
         kept = _momentum_buffers(client.local, optimizer) if recipe.persistent_momentum else {}
-        return finished(job, task, trained, losses, seen, kept, (client.feature_sums, client.feature_counts))
+        return finished(
+            job, task, trained, mean_loss(losses), len(losses), seen, kept, (client.feature_sums, client.feature_counts)
+        )
 
 
 class _Client:

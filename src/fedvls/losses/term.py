@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
+from ..numerics import full_precision as full_precision
 
 Parameters = Mapping[str, Tensor]
 
@@ -145,8 +146,3 @@ def term(name: str, *needs: str) -> Callable[[Callable[[LossInputs], Tensor]], T
 def as_objective(value: Term | Objective) -> Objective:
     """A single term is an objective too."""
     return value if isinstance(value, Objective) else Objective((value,))
-
-
-def full_precision(values: Tensor) -> Tensor:
-    """Losses run in float32 at least: log(1e-9) and sums of exponentials do not fit half precision."""
-    return values if values.dtype == torch.float64 else values.float()

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..errors import UsageError
+from ..numerics import forward_precision, full_precision, half_precision
 
 Tensors = dict[str, Tensor]
 
@@ -89,8 +90,8 @@ class Network:
 
     def logits(self, state: ModelState, x: Tensor, *, train: bool) -> Tensor:
         """Forward. In train mode, BatchNorm moves the buffers of `state` in place, as it does in a module."""
-        output = functional_call(self._train if train else self._eval, state.tensors(), (x,))
-        return output  # type: ignore[no-any-return]
+        with forward_precision(x.device):
+            return full_precision(functional_call(self._train if train else self._eval, state.tensors(), (_laid(x),)))
 
     def logits_and_features(self, state: ModelState, x: Tensor, *, train: bool) -> tuple[Tensor, Tensor]:
         """Forward, and the classifier's input."""
@@ -98,10 +99,11 @@ class Network:
         caught: list[Tensor] = []
         hook = module.get_submodule(self.classifier).register_forward_pre_hook(lambda _, args: caught.append(args[0]))
         try:
-            logits = functional_call(module, state.tensors(), (x,))
+            with forward_precision(x.device):
+                logits = functional_call(module, state.tensors(), (_laid(x),))
         finally:
             hook.remove()
-        return logits, caught[-1]
+        return full_precision(logits), full_precision(caught[-1])
 
     def module(self, state: ModelState) -> nn.Module:
         """A module of the user's class that holds these tensors, in eval mode."""
@@ -114,6 +116,11 @@ class Network:
             for name, tensor in state.tensors().items():
                 named[name].data = tensor.clone()
         return module
+
+
+def _laid(x: Tensor) -> Tensor:
+    """Images in the layout that tensor cores take, where they are used."""
+    return x.contiguous(memory_format=torch.channels_last) if x.is_cuda and x.dim() == 4 and half_precision() else x
 
 
 def find_classifier(module: nn.Module, name: str | None) -> tuple[str, nn.Module]:

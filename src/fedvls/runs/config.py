@@ -45,7 +45,7 @@ class RunConfig:
     teacher_mode: Literal["eval", "train"] = "eval"
     aggregation_weights: Literal["selected", "all"] = "selected"
     buffers: Literal["average", "uniform", "keep"] = "average"
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Literal["float32", "float64", "tf32", "bf16"] = "float32"
     local_every: int = 10
     confusion: tuple[int, ...] = ()
     start: str | None = None

@@ -1,0 +1,72 @@
+"""Which engine trains: the one asked for, or the fastest that supports model, method and device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..augment import Augmentation
+from ..data.resident import ResidentData
+from ..errors import UsageError, unknown
+from ..lift import lifted_by_hand
+from ..models.network import Network
+from .base import ClientTask, Engine, RoundJob
+from .graphed import GraphedEngine
+from .parallel import ParallelEngine, cores, is_supported
+from .sequential import SequentialEngine
+from .stacked import StackedEngine
+from .support import obstacle, why_not_captured
+
+ENGINES: dict[str, Callable[[Network, ResidentData, Augmentation], Engine]] = {
+    "sequential": SequentialEngine,
+    "parallel": ParallelEngine,
+    "stacked": StackedEngine,
+    "graphed": GraphedEngine,
+}
+
+
+def check_engine(name: str, data: ResidentData) -> None:
+    """An engine that does not exist, or not on this device, is one line."""
+    if name not in ("auto", *ENGINES):
+        raise unknown("engine", name, ["auto", *ENGINES])
+    if name == "parallel" and not is_supported(data):
+        raise UsageError("engine 'parallel' needs a CPU, fork() and a PyTorch without a GPU; use --engine sequential")
+    if name == "graphed" and data.device.type != "cuda":
+        raise UsageError("engine 'graphed' needs a CUDA device; on a CPU use --engine parallel")
+
+
+def choose(
+    name: str, network: Network, data: ResidentData, augmentation: Augmentation, job: RoundJob, trial: ClientTask
+) -> tuple[Engine, str]:
+    """The named engine, or for "auto" the fastest that supports this model, method and device, with the reason.
+
+    job and trial: a round and a client to try capturing on; nothing of it is kept.
+    """
+    check_engine(name, data)
+    if name == "auto":
+        name, reason = _fastest(network, data, augmentation, job, trial)
+        return ENGINES[name](network, data, augmentation), reason
+    if name in ("stacked", "graphed"):
+        reason = obstacle(network, job) or ""
+        if name == "graphed" and not reason:
+            reason = why_not_captured(GraphedEngine(network, data, augmentation), job, trial) or ""
+        if reason:
+            raise UsageError(f"engine {name!r} cannot train this: {reason}; use --engine sequential")
+    return ENGINES[name](network, data, augmentation), "asked for"
+
+
+def _fastest(
+    network: Network, data: ResidentData, augmentation: Augmentation, job: RoundJob, trial: ClientTask
+) -> tuple[str, str]:
+    if is_supported(data):
+        return "parallel", f"on a CPU it is the fastest; {cores()} processes"
+    if data.device.type != "cuda":
+        return "sequential", "the other CPU engine needs fork() and a PyTorch without a GPU"
+    reason = obstacle(network, job)
+    if reason:
+        return "sequential", f"the faster ones cannot train this: {reason}"
+    if lifted_by_hand(network, data.device) is not None:
+        return "stacked", "one captured step for the whole cohort: this model has a form written for stacks"
+    reason = why_not_captured(GraphedEngine(network, data, augmentation), job, trial)
+    if reason:
+        return "sequential", f"the faster ones cannot train this: {reason}"
+    return "graphed", "captured steps, clients side by side: works for any module that can be captured"

@@ -1,0 +1,96 @@
+"""The samples of some clients for some epochs, ready to be gathered: augmented, normalised, seen by the teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..augment import Augmentation, draws
+from ..data.resident import ResidentData
+from ..models.network import ModelState, Network
+from .base import ClientTask, RoundJob, Tensors
+
+CHUNK = 8192
+
+
+class Samples:
+    """Prepares whole epochs at once: a large batch is many times cheaper per sample than a minibatch, and the teacher,
+    in eval mode, does not mind the company a sample is in."""
+
+    def __init__(self, network: Network, data: ResidentData, augmentation: Augmentation) -> None:
+        self.network, self.data, self.augmentation = network, data, augmentation
+
+    @property
+    def change(self) -> bool:
+        """Whether every epoch has its own images."""
+        return self.augmentation.width > 0
+
+    def some(self, count: int) -> Tensor:
+        """The first samples, as the model takes them."""
+        first = torch.arange(min(count, len(self.data.y_train)), device=self.data.device)
+        return self.data.normalised(self.data.stored(first))
+
+    @torch.no_grad()
+    def prepare(self, job: RoundJob, tasks: Sequence[ClientTask], epoch: int) -> Tensors:
+        """Inputs `x`, labels `y` and whatever of the teacher and of previous models the method needs, client after
+        client."""
+        needs = job.method.needs
+        inputs = [self._inputs(job, task, epoch) for task in tasks]
+        found = {
+            "x": torch.cat(inputs),
+            "y": self.data.y_train.index_select(0, torch.cat([task.indices for task in tasks])),
+        }
+        teacher_features = None
+        if "teacher_features" in needs:
+            logits, teacher_features = self._seen_by(job.start, found["x"])
+            found |= {"teacher_logits": logits, "teacher_features": teacher_features}
+        elif "teacher_logits" in needs:
+            found["teacher_logits"] = self._logits(job.start, found["x"])
+        if "previous_features" in needs:
+            assert teacher_features is not None
+            parts = torch.split(teacher_features, [len(x) for x in inputs])
+            found["previous_features"] = torch.cat(
+                [self._previous(job, task, x, own) for task, x, own in zip(tasks, inputs, parts, strict=True)]
+            )
+        return found
+
+    def _inputs(self, job: RoundJob, task: ClientTask, epoch: int) -> Tensor:
+        if not self.change:
+            return self.data.normalised(self.data.stored(task.indices))
+        numbers = draws(
+            self.augmentation, task.samples, seed=job.seed, round=job.round, client=task.client, epoch=epoch
+        )
+        numbers = to_device(numbers, self.data.device)
+        parts = [
+            self.data.normalised(self.augmentation(self.data.stored(some), u))
+            for some, u in zip(torch.split(task.indices, CHUNK), torch.split(numbers, CHUNK), strict=True)
+        ]
+        return torch.cat(parts)
+
+    def _logits(self, state: ModelState, x: Tensor) -> Tensor:
+        return torch.cat([self.network.logits(state, part, train=False) for part in self._parts(x)])
+
+    def _seen_by(self, state: ModelState, x: Tensor) -> tuple[Tensor, Tensor]:
+        pairs = [self.network.logits_and_features(state, part, train=False) for part in self._parts(x)]
+        logits, features = zip(*pairs, strict=True)
+        return torch.cat(logits), torch.cat(features)
+
+    def _previous(self, job: RoundJob, task: ClientTask, x: Tensor, teacher_features: Tensor) -> Tensor:
+        """Features of the model the client ended with last time; at its first participation, of the one it received."""
+        before = previous_model(task)
+        return self._seen_by(job.start.updated(before), x)[1] if before else teacher_features
+
+    def _parts(self, x: Tensor) -> tuple[Tensor, ...]:
+        return torch.split(x, self.data.batch_for_inference(x[0].numel()))
+
+
+def previous_model(task: ClientTask) -> Tensors:
+    """The tensors of the client's last local model, if it kept one."""
+    return {k.removeprefix("previous/"): t for k, t in task.kept.items() if k.startswith("previous/")}
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A copy that does not make the host wait for the device."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

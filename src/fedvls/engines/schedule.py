@@ -1,0 +1,127 @@
+"""Which clients of a stack take which step together.
+
+`minibatches` lays the clients' minibatches out in one array, `blocks` cuts it into rectangles: some neighbouring
+clients, some consecutive steps, one width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..lift.base import Padding
+from .base import ClientTask, RoundJob
+from .batches import batch_lengths, epoch_batches
+
+ROUNDED = 8
+
+
+@dataclass(frozen=True)
+class Minibatches:
+    """The minibatches of K clients over S steps, each at most W wide."""
+
+    rows: np.ndarray
+    """`[K, S, W]` int64: samples, numbered through the whole stack; padding repeats a batch's first sample."""
+    lengths: np.ndarray
+    """`[K, S]` int32: real samples of each; 0 where a client has no minibatch."""
+    collected: np.ndarray
+    """`[K, S]` bool: those of the last epoch, whose features a method may want."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Clients first..last-1 take steps start..stop-1 together, in minibatches of one width, padded or not."""
+
+    first: int
+    last: int
+    start: int
+    stop: int
+    width: int
+    padded: bool
+
+
+def by_length(job: RoundJob, tasks: Sequence[ClientTask], *, batch_norm: bool) -> list[ClientTask]:
+    """Most steps first, equal remainders side by side: those who finish early leave the stack at its end."""
+
+    def length(task: ClientTask) -> tuple[int, int, int, int]:
+        lengths = batch_lengths(task.samples, job.recipe.batch_size, batch_norm=batch_norm)
+        full = sum(n == job.recipe.batch_size for n in lengths)
+        return -len(lengths), -full, -lengths[-1], task.client
+
+    return sorted(tasks, key=length)
+
+
+def minibatches(
+    job: RoundJob, tasks: Sequence[ClientTask], epochs: range, *, batch_norm: bool, padding: Padding
+) -> Minibatches:
+    """The clients' minibatches of these epochs.
+
+    Where any minibatch may be padded, each client goes on without a pause. Otherwise an epoch begins at the same step
+    for every client (shorter ones wait), so that minibatches of equal width meet.
+    """
+    recipe, offset, aligned = job.recipe, 0, padding != "any"
+    found: list[list[tuple[int, np.ndarray]]] = []  # per client: (epoch, rows)
+    for task in tasks:
+        own: list[tuple[int, np.ndarray]] = []
+        per_epoch = len(batch_lengths(task.samples, recipe.batch_size, batch_norm=batch_norm))
+        for epoch in epochs:
+            where = {"seed": job.seed, "round": job.round, "client": task.client, "epoch": epoch}
+            orders = epoch_batches(task.samples, recipe.batch_size, batch_norm=batch_norm, **where)
+            if recipe.max_steps is not None:
+                orders = orders[: max(recipe.max_steps - epoch * per_epoch, 0)]
+            own += [(epoch, offset + order) for order in orders]
+        found.append(own)
+        offset += task.samples
+    stride = max((sum(e == epoch for e, _ in own) for own in found for epoch in epochs), default=0)
+    steps = stride * len(epochs) if aligned else max(len(own) for own in found)
+    width = max((len(rows) for own in found for _, rows in own), default=0)
+    if padding == "partial":
+        width = max(width, recipe.batch_size)
+    elif padding == "any" and width < recipe.batch_size:
+        width = min(-(-width // ROUNDED) * ROUNDED, recipe.batch_size)  # few widths, so few captured steps
+    result = Minibatches(
+        np.zeros((len(tasks), steps, width), np.int64),
+        np.zeros((len(tasks), steps), np.int32),
+        np.zeros((len(tasks), steps), np.bool_),
+    )
+    for client, own in enumerate(found):
+        within, before = 0, None
+        for number, (epoch, rows) in enumerate(own):
+            within = within + 1 if epoch == before else 0
+            before = epoch
+            step = (epoch - epochs.start) * stride + within if aligned else number
+            result.rows[client, step] = rows[0]
+            result.rows[client, step, : len(rows)] = rows
+            result.lengths[client, step] = len(rows)
+            result.collected[client, step] = epoch == recipe.epochs - 1
+    return result
+
+
+def blocks(batches: Minibatches, batch_size: int, padding: Padding) -> Iterator[Block]:
+    """All minibatches in an order that keeps every client's own."""
+    lengths = batches.lengths
+    if padding == "any":
+        lengths = np.where(lengths > 0, -batches.rows.shape[2], 0)
+    elif padding == "partial":
+        lengths = np.where((lengths > 0) & (lengths < batch_size), -batch_size, lengths)
+    steps = lengths.shape[1]  # from here on a negative length is a width with padding
+    changes = np.flatnonzero((lengths[:, 1:] != lengths[:, :-1]).any(0)) + 1
+    for start, stop in zip([0, *changes], [*changes, steps], strict=True):
+        runs = list(_runs(lengths[:, start])) if steps else []
+        if len(runs) == 1:
+            (first, last, wide) = runs[0]
+            yield Block(first, last, int(start), int(stop), abs(wide), wide < 0)
+            continue
+        for step in range(int(start), int(stop)):
+            for first, last, wide in runs:
+                yield Block(first, last, step, step + 1, abs(wide), wide < 0)
+
+
+def _runs(lengths: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Neighbouring clients with minibatches of one width: (first, last + 1, width)."""
+    edges = np.flatnonzero(np.diff(lengths)) + 1
+    for first, last in zip([0, *edges], [*edges, len(lengths)], strict=True):
+        if lengths[first] != 0:
+            yield int(first), int(last), int(lengths[first])

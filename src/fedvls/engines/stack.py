@@ -1,0 +1,298 @@
+"""K clients side by side: parameters, gradients and momentum as `[K, P]` matrices, one step for all of them.
+
+Everything a step reads or writes stays where it is in memory, so that on CUDA a step can be captured and replayed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ..lift.base import Forward, Lifted
+from ..losses.term import ClientStatistics, LossInputs
+from ..models.network import ModelState
+from ..steps import StepContext
+from .base import ClientTask, RoundJob, Tensors, Update, finished
+from .capture import Replay
+from .objective import SplitObjective
+from .samples import Samples, previous_model, to_device
+from .schedule import Block, Minibatches, blocks, minibatches
+
+SAMPLEWISE = ("teacher_logits", "teacher_features", "previous_features")
+
+
+class Stack:
+    """Trains up to `capacity` clients at once."""
+
+    def __init__(self, lifted: Lifted, samples: Samples, start: ModelState, capacity: int, *, batch_norm: bool) -> None:
+        self.lifted, self.samples, self.capacity, self.batch_norm = lifted, samples, capacity, batch_norm
+        self.device = samples.data.device
+        self.weights, self.params = _matrix(start.params, capacity)
+        self.gradients, self.into = _matrix(start.params, capacity)
+        self.velocity, _ = _matrix(start.params, capacity)
+        self.buffers = {k: b.new_zeros(capacity, *b.shape) for k, b in start.buffers.items()}
+        self.losses = torch.zeros(capacity, dtype=self.weights.dtype, device=self.device)
+        self.step_number = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.replay = Replay(self.device)
+        self._held: Tensors = {}
+        self._job: RoundJob | None = None
+
+    def train(self, job: RoundJob, tasks: Sequence[ClientTask]) -> Iterator[None]:
+        """Train these clients, sorted by length; pauses after every launch, so that several stacks can take turns."""
+        self._load(job, tasks)
+        recipe = job.recipe
+        padding = self.lifted.padding
+        each = [range(e, e + 1) for e in range(recipe.epochs)] if self.samples.change else [range(recipe.epochs)]
+        for epochs in each:
+            batches = minibatches(job, tasks, epochs, batch_norm=self.batch_norm, padding=padding)
+            self._place(self.samples.prepare(job, tasks, epochs.start), batches)
+            self.steps += (batches.lengths > 0).sum(1)
+            self.seen += batches.lengths.sum(1)
+            for block in blocks(batches, recipe.batch_size, padding):
+                self.step_number.fill_(block.start)
+                key = (block.first, block.last, block.width, block.padded)
+                for left in reversed(range(block.stop - block.start)):
+                    self.replay.run(key, functools.partial(self._step, block), left)
+                    yield
+
+    @torch.no_grad()
+    def finish(self) -> Callable[[], list[Update]]:
+        """Set the clients' tensors aside; the function returned makes updates of them, in the order they were given.
+
+        Apart, because reading a loss waits for the device: other stacks can be given work in between.
+        """
+        job, tasks, steps, seen, moves = self._job, self.tasks, self.steps, self.seen, self.moves
+        assert job is not None
+        losses = self.losses.clone()
+        states = [self._state(job, k, int(steps[k]) * moves) for k in range(len(tasks))]
+        momentum = [self._momentum(job, k) for k in range(len(tasks))]
+        features = [self._features(k) for k in range(len(tasks))]
+
+        def updates() -> list[Update]:
+            means = losses.double().cpu().numpy()[: len(tasks)] / steps
+            return [
+                finished(job, task, states[k], float(means[k]), int(steps[k]), int(seen[k]), momentum[k], features[k])
+                for k, task in enumerate(tasks)
+            ]
+
+        return updates
+
+    def _state(self, job: RoundJob, k: int, moves: int) -> ModelState:
+        tensors = {name: value[k].clone() for name, value in (self.params | self.buffers).items()}
+        counted = {name: job.start.buffers[name] + moves for name in self.lifted.uncounted}
+        return job.start.updated(tensors | counted)
+
+    def _momentum(self, job: RoundJob, k: int) -> Tensors:
+        if not job.recipe.persistent_momentum or job.recipe.momentum == 0:
+            return {}
+        rows = _views(self.velocity, job.start.params)
+        return {f"momentum/{name}": value[k].clone() for name, value in rows.items()}
+
+    def _features(self, k: int) -> tuple[Tensor | None, Tensor | None]:
+        if not self.collects:
+            return None, None
+        return self._held["feature_sums"][k].clone(), self._held["feature_counts"][k].clone()
+
+    @torch.no_grad()
+    def _load(self, job: RoundJob, tasks: Sequence[ClientTask]) -> None:
+        """Put the received model and the clients' own tensors in their places."""
+        assert len(tasks) <= self.capacity
+        before = self._job
+        if before is None or (job.method, job.recipe) != (before.method, before.recipe):
+            self.replay.forget()
+        self._job, self.tasks, count = job, tasks, len(tasks)
+        self.objective = SplitObjective(job.method.objective)
+        exchange = job.method.exchange
+        self.collects = exchange is not None and exchange.collects_features
+        self.steps, self.seen = (torch.zeros(count, dtype=torch.int64).numpy() for _ in range(2))
+        for name, value in job.start.params.items():
+            self.params[name].copy_(value.expand_as(self.params[name]))
+        for name, value in job.start.buffers.items():
+            self.buffers[name].copy_(value.expand_as(self.buffers[name]))
+        self.velocity.zero_()
+        if job.recipe.persistent_momentum:
+            rows = _views(self.velocity, job.start.params)
+            for k, task in enumerate(tasks):
+                for name, row in rows.items():
+                    if f"momentum/{name}" in task.kept:
+                        row[k].copy_(task.kept[f"momentum/{name}"])
+        self.losses.zero_()
+        self.teacher = {name: self._hold(f"teacher/{name}", value) for name, value in job.start.params.items()}
+        self.frozen = {
+            name: self._hold(f"frozen/{name}", value).expand(self.capacity, *value.shape)
+            for name, value in job.start.frozen.items()
+        }
+        self.broadcast = {name: self._hold(f"broadcast/{name}", value) for name, value in job.broadcast.items()}
+        counts = torch.stack([task.counts for task in tasks])
+        self.counts = self._hold("counts", _filled(counts, self.capacity))
+        self.has_previous = self._hold(
+            "has_previous", _filled(torch.tensor([bool(previous_model(t)) for t in tasks]), self.capacity)
+        )
+        self.kept = self._kept(tasks)
+        for name in ("feature_sums", "feature_counts"):
+            if name in self._held:
+                self._held[name].zero_()
+
+    def _kept(self, tasks: Sequence[ClientTask]) -> Tensors:
+        """What steps read of what clients kept, as `[K, ...]`; 0 for clients that kept nothing yet."""
+        apart = ("previous/", "momentum/")
+        names = {k: t for task in tasks for k, t in task.kept.items() if not k.startswith(apart)}
+        found = {}
+        for name, like in names.items():
+            rows = [task.kept.get(name, torch.zeros_like(like)) for task in tasks]
+            found[name] = self._hold(f"kept/{name}", _filled(torch.stack(rows), self.capacity))
+        return found
+
+    def _place(self, prepared: Tensors, batches: Minibatches) -> None:
+        for name, value in prepared.items():
+            self._hold(name, value, grows=True)
+        for name, array in (("rows", batches.rows), ("lengths", batches.lengths), ("collected", batches.collected)):
+            value = torch.from_numpy(array)
+            # Steps first: it is the number of steps that differs from round to round.
+            self._hold(
+                name, to_device(_filled(value, self.capacity).transpose(0, 1).contiguous(), self.device), grows=True
+            )
+
+    def _hold(self, name: str, value: Tensor, grows: bool = False) -> Tensor:
+        """The value at a fixed place. A place that is too small or of another shape is replaced, and graphs with it."""
+        if not self.replay.enabled:
+            self._held[name] = value.to(self.device)
+            return self._held[name]
+        held = self._held.get(name)
+        fits = held is not None and held.dtype == value.dtype and held.shape[1:] == value.shape[1:]
+        if not fits or held is None or (len(held) < len(value) if grows else held.shape != value.shape):
+            self.replay.forget()
+            held = self._held[name] = torch.empty_like(value, device=self.device)
+        place = held[: len(value)] if grows else held
+        place.copy_(value, non_blocking=True)
+        return held
+
+    @torch.no_grad()
+    def _step(self, block: Block) -> None:
+        """One minibatch of each of the block's clients."""
+        job, held, own = self._job, self._held, slice(block.first, block.last)
+        assert job is not None
+        count, width = block.last - block.first, block.width
+        lengths, collected = (held[n].index_select(0, self.step_number)[0, own] for n in ("lengths", "collected"))
+        rows = held["rows"].index_select(0, self.step_number)[0, own, :width].reshape(-1)
+        taken = {
+            name: _grouped(held[name].index_select(0, rows), count)
+            for name in ("x", "y", *SAMPLEWISE)
+            if name in ("x", "y") or name in job.method.needs
+        }
+        mask = torch.arange(width, device=self.device) < lengths.unsqueeze(1)
+        inputs = LossInputs(
+            logits=taken["x"],  # replaced at every point
+            labels=taken["y"],
+            sample_mask=mask,
+            client=ClientStatistics(self.counts[own]),
+            teacher_params=self.teacher,
+            received=self.broadcast,
+            has_previous=self.has_previous[own],
+            teacher_logits=taken.get("teacher_logits"),
+            teacher_features=taken.get("teacher_features"),
+            previous_features=taken.get("previous_features"),
+        )
+        gradient = _Gradient(self, own, taken["x"], lengths if block.padded else None, inputs)
+        point = {name: value[own] for name, value in self.params.items()}
+        kept = {name: value[own] for name, value in self.kept.items()}
+        direction = job.method.step.direction(gradient, point, StepContext(self.broadcast, kept, leading=1))
+        changed = {name: value for name, value in direction.items() if value is not gradient.into[name]}
+        for name, value in changed.items():
+            gradient.into[name].copy_(value)
+        self._descend(own)
+        assert gradient.loss is not None
+        self.losses[own] += gradient.loss
+        self.moves = gradient.moves
+        if self.collects:
+            assert gradient.features is not None
+            self._collect(own, gradient.features, inputs.labels, mask & collected.unsqueeze(1))
+        self.step_number += 1
+
+    def _collect(self, own: slice, features: Tensor, labels: Tensor, counted: Tensor) -> None:
+        """Add the minibatches' features to each client's sums per class."""
+        classes, held = self.counts.shape[1], self._held
+        if "feature_sums" not in held:
+            held["feature_sums"] = features.new_zeros(self.capacity, classes, features.shape[-1])
+            held["feature_counts"] = features.new_zeros(self.capacity, classes)
+        member = (labels.unsqueeze(-1) == torch.arange(classes, device=self.device)) & counted.unsqueeze(-1)
+        weight = member.to(features.dtype)
+        held["feature_sums"][own] += weight.transpose(1, 2) @ features
+        held["feature_counts"][own] += weight.sum(1)
+
+    def _descend(self, own: slice) -> None:
+        """SGD with momentum and weight decay, in one pass over memory."""
+        assert self._job is not None
+        recipe = self._job.recipe
+        torch._fused_sgd_(
+            [self.weights[own]],
+            [self.gradients[own]],
+            [self.velocity[own]] if recipe.momentum > 0 else [],
+            weight_decay=recipe.weight_decay,
+            momentum=recipe.momentum,
+            lr=recipe.lr,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+        )
+
+
+class _Gradient:
+    """The objective's gradient on one minibatch of each client, at any point; written where the step reads it."""
+
+    def __init__(self, stack: Stack, own: slice, x: Tensor, lengths: Tensor | None, inputs: LossInputs) -> None:
+        self.stack, self.x, self.lengths, self.inputs = stack, x, lengths, inputs
+        self.buffers = {name: value[own] for name, value in stack.buffers.items()}
+        self.frozen = {name: value[own] for name, value in stack.frozen.items()}
+        self.into = {name: value[own] for name, value in stack.into.items()}
+        assert stack._job is not None
+        self.wants_features = stack.collects or "features" in stack._job.method.needs
+        self.loss: Tensor | None = None
+        self.features: Tensor | None = None
+        self.moves = 0
+
+    def __call__(self, point: Tensors, update_statistics: bool = True) -> Tensors:
+        stack = self.stack
+        forward: Forward = stack.lifted.forward(
+            {**point, **self.frozen},
+            self.buffers,
+            self.x,
+            self.lengths,
+            features=self.wants_features,
+            statistics=update_statistics,
+        )
+        slopes = stack.objective.slopes(self.inputs, forward.logits, forward.features)
+        stack.lifted.backward(forward, slopes.logits, slopes.features, self.into)
+        more = stack.objective.add_parameter_terms(self.inputs, point, self.into)
+        if self.loss is None:
+            self.loss = slopes.loss if more is None else slopes.loss + more
+            self.features = forward.features
+        self.moves += update_statistics
+        return self.into
+
+
+def _matrix(like: Mapping[str, Tensor], clients: int) -> tuple[Tensor, Tensors]:
+    """`[K, P]`, and views of it by name, `[K, ...]`."""
+    some = next(iter(like.values()))
+    matrix = some.new_zeros(clients, sum(t.numel() for t in like.values()))
+    return matrix, _views(matrix, like)
+
+
+def _views(matrix: Tensor, like: Mapping[str, Tensor]) -> Tensors:
+    parts = torch.split(matrix, [t.numel() for t in like.values()], dim=1)
+    return {name: part.view(len(matrix), *t.shape) for (name, t), part in zip(like.items(), parts, strict=True)}
+
+
+def _grouped(rows: Tensor, count: int) -> Tensor:
+    """`[K * B, ...]` as `[K, B, ...]`."""
+    return rows.view(count, -1, *rows.shape[1:])
+
+
+def _filled(rows: Tensor, count: int) -> Tensor:
+    """`rows` with copies of the first one behind, `count` in all."""
+    missing = count - len(rows)
+    return torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])]) if missing else rows

@@ -1,0 +1,68 @@
+"""What the fast engines can do, and how many clients fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from ..models.network import Network
+from .base import ClientTask, Engine, RoundJob
+from .capture import SELDOM
+
+if TYPE_CHECKING:
+    from .stack import Stack
+
+CPU_BYTES = 2 * 2**30
+
+
+def obstacle(network: Network, job: RoundJob) -> str | None:
+    """Why clients of this model cannot be trained with everything prepared beforehand; None if they can."""
+    for module in network.prototype.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
+            return f"the model draws random numbers as it goes ({type(module).__name__})"
+    if job.recipe.teacher_mode == "train" and network.has_batch_norm:
+        return "teacher_mode = train: the teacher's BatchNorm depends on the minibatch"
+    return None
+
+
+def clients_that_fit(trial: Stack, job: RoundJob, tasks: Sequence[ClientTask]) -> int:
+    """How many clients at once memory holds, from what one step of one client takes."""
+    if trial.device.type != "cuda":
+        return max(1, CPU_BYTES // (4 * trial.weights.nbytes))
+    torch.cuda.synchronize(trial.device)
+    torch.cuda.reset_peak_memory_stats(trial.device)
+    before = torch.cuda.memory_allocated(trial.device)
+    one_step(trial, job, tasks[0])
+    taken = torch.cuda.max_memory_allocated(trial.device) - before + 3 * trial.weights.nbytes
+    return max(1, free_memory(trial.device) // max(taken, 1))
+
+
+def why_not_captured(engine: Engine, job: RoundJob, task: ClientTask) -> str | None:
+    """What stands in the way of capturing this model's and method's step, found by trying it on a client."""
+    few = replace(job.recipe, epochs=SELDOM + 2, max_steps=SELDOM + 2)
+    try:
+        engine.train(replace(job, recipe=few), [task])
+        torch.cuda.synchronize(task.indices.device)
+    except RuntimeError as error:
+        return f"capturing a step failed ({' '.join(str(error).split())[:160]})"
+    finally:
+        engine.close()
+    return None
+
+
+def one_step(stack: Stack, job: RoundJob, task: ClientTask) -> None:
+    """A client's first step."""
+    next(stack.train(job, [task]), None)
+    if stack.device.type == "cuda":
+        torch.cuda.synchronize(stack.device)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that may be taken: two thirds of what is free, the allocator's own reserve included."""
+    free, _ = torch.cuda.mem_get_info(device)
+    reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return (free + reserve) * 2 // 3

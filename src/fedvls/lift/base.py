@@ -1,0 +1,46 @@
+"""A network whose tensors carry a leading client axis, so that one kernel serves a whole cohort."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from torch import Tensor
+
+Tensors = dict[str, Tensor]
+Padding = Literal["any", "partial", "none"]
+
+
+@dataclass(frozen=True)
+class Forward:
+    """The outcome of a forward pass of K clients with B samples each."""
+
+    logits: Tensor
+    """`[K, B, C]`, float32 or better, detached."""
+    features: Tensor | None
+    """`[K, B, d]`, the classifier's input, likewise; None where it was not asked for."""
+    saved: Any
+    """What the backward pass of the same network needs."""
+
+
+class Lifted(Protocol):
+    """K networks of one architecture, trained at once. Nothing here is recorded by autograd: the objective is
+    differentiated with respect to logits (and features) alone, and `backward` takes it from there."""
+
+    padding: Padding
+    """Which minibatches may be padded: "any", the "partial" ones at the end of an epoch (at some cost), or "none".
+    Padding counts in no statistic and no gradient."""
+
+    uncounted: frozenset[str]
+    """BatchNorm's counters of batches that `forward` leaves as they are; the caller adds the number of steps."""
+
+    def forward(
+        self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
+    ) -> Forward:
+        """Train mode. params and buffers `[K, ...]` by their names in the module, x `[K, B, ...]`, rows `[K]` int32 the
+        number of real samples (None: all are); running statistics move in place, inside `buffers`, if `statistics`."""
+        ...
+
+    def backward(self, forward: Forward, d_logits: Tensor, d_features: Tensor | None, into: Tensors) -> None:
+        """Write (not add) the gradients of all trainable parameters into the tensors `[K, ...]` given by name."""
+        ...

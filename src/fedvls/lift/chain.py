@@ -1,0 +1,79 @@
+"""Chains of Linear layers, after a mean of token vectors where the samples are texts: batched matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..models.chain import Layer, linear_chain
+from ..models.text import PADDING, FastText
+from .base import Forward, Padding, Tensors
+
+
+class Chain:
+    """K chains at once. Every sample stands by itself, so padding needs no care: its slope is 0."""
+
+    padding: Padding = "any"
+    uncounted: frozenset[str] = frozenset()
+
+    def __init__(self, layers: Sequence[Layer], embedding: str | None = None) -> None:
+        self.layers, self.embedding = layers, embedding
+
+    @torch.no_grad()
+    def forward(
+        self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
+    ) -> Forward:
+        first = x.flatten(2) if self.embedding is None else mean_vectors(params[self.embedding], x)
+        outputs = [first]
+        for layer in self.layers:
+            out = _linear(outputs[-1], params, layer)
+            outputs.append(out.relu_() if layer.relu else out)
+        logits = outputs[-1]
+        return Forward(logits, outputs[-2] if features else None, (params, x, outputs))
+
+    @torch.no_grad()
+    def backward(self, forward: Forward, d_logits: Tensor, d_features: Tensor | None, into: Tensors) -> None:
+        params, x, outputs = forward.saved
+        slope = d_logits
+        for number in reversed(range(len(self.layers))):
+            layer = self.layers[number]
+            torch.bmm(slope.transpose(1, 2), outputs[number], out=into[layer.weight])
+            if layer.bias is not None:
+                torch.sum(slope, 1, out=into[layer.bias])
+            if number > 0 or self.embedding is not None:
+                slope = torch.bmm(slope, params[layer.weight])
+                if number == len(self.layers) - 1 and d_features is not None:
+                    slope += d_features
+                if number > 0 and self.layers[number - 1].relu:
+                    slope = torch.ops.aten.threshold_backward(slope, outputs[number], 0)
+        if self.embedding is not None:
+            scatter_vectors(slope, x, into[self.embedding])
+
+
+def _linear(x: Tensor, params: Mapping[str, Tensor], layer: Layer) -> Tensor:
+    weight = params[layer.weight].transpose(1, 2)
+    return torch.bmm(x, weight) if layer.bias is None else torch.baddbmm(params[layer.bias].unsqueeze(1), x, weight)
+
+
+def mean_vectors(weight: Tensor, tokens: Tensor) -> Tensor:
+    """Mean over all positions of each client's own vectors: weight `[K, V, d]`, tokens `[K, B, L]`."""
+    client = torch.arange(len(weight), device=weight.device).view(-1, 1, 1)
+    return weight[client, tokens].mean(2)
+
+
+def scatter_vectors(slope: Tensor, tokens: Tensor, into: Tensor) -> None:
+    """The gradient of `mean_vectors`; the padding token's vector gets none. Summed in a fixed order."""
+    client = torch.arange(len(into), device=into.device).view(-1, 1, 1).expand_as(tokens)
+    share = (slope / tokens.shape[-1]).unsqueeze(2) * (tokens != PADDING).unsqueeze(-1)
+    into.zero_().index_put_((client, tokens), share, accumulate=True)
+
+
+def chain_of(module: nn.Module) -> Chain | None:
+    """The module as a chain, or None if it is anything else."""
+    if type(module) is FastText and all(p.requires_grad for p in module.parameters()):
+        layers = [Layer(f"{name}.weight", f"{name}.bias", False) for name in ("hidden", "classifier")]
+        return Chain(layers, "embedding.weight")
+    found = linear_chain(module)
+    return Chain(found) if found else None

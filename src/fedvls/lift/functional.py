@@ -1,0 +1,131 @@
+"""Any module with a client axis: through `torch.func`, or one client at a time."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from ..models.network import Network
+from ..numerics import forward_precision, full_precision, half_precision
+from .base import Forward, Padding, Tensors
+from .masked import Rows, masked, samples_are_apart
+
+COUNTER = "num_batches_tracked"
+
+
+class Functional:
+    """A module's forward pass as a function of its tensors; its backward pass is autograd's.
+
+    BatchNorm's counters of batches are left out: fifty additions of single numbers per step would cost more than they
+    tell. Whoever trains adds the number of steps at the end.
+    """
+
+    def __init__(self, network: Network, samples: Tensor) -> None:
+        """samples: a few inputs, to find out whether the module minds padding."""
+        self.module = copy.deepcopy(network.prototype)
+        self.classifier = network.classifier
+        left_out = set()
+        for name, module in self.module.named_modules():
+            # With momentum None the counter takes part in the arithmetic; a module in eval mode does not count.
+            counts = isinstance(module, nn.modules.batchnorm._BatchNorm) and module.momentum is not None
+            if counts and module.training:
+                if module.num_batches_tracked is not None:
+                    left_out.add(f"{name}.{COUNTER}" if name else COUNTER)
+                module.num_batches_tracked = None
+        self.uncounted = frozenset(left_out)
+        self.rows = Rows()
+        self.masked = masked(self.module, self.rows)
+        self.padding: Padding = "partial" if samples_are_apart(self.masked, samples, self.rows) else "none"
+
+    def forward(
+        self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
+    ) -> Forward:
+        moved = {k: b if statistics else b.clone() for k, b in buffers.items() if k not in self.uncounted}
+        with torch.enable_grad():
+            leaves = {name: p.detach().requires_grad_() for name, p in _shortened(params).items()}
+            with forward_precision(x.device):
+                logits, caught = self.call(leaves, moved, x, rows)
+            outputs = full_precision(logits), full_precision(caught)
+        found = outputs[1].detach() if features else None
+        return Forward(outputs[0].detach(), found, (outputs, leaves))
+
+    def backward(self, forward: Forward, d_logits: Tensor, d_features: Tensor | None, into: Tensors) -> None:
+        (logits, caught), leaves = forward.saved
+        outputs, slopes = [logits], [d_logits]
+        if d_features is not None:
+            outputs, slopes = [logits, caught], [d_logits, d_features]
+        wanted = [leaves[name] for name in into]
+        found = torch.autograd.grad(outputs, wanted, slopes, allow_unused=True)
+        gradients = [torch.zeros_like(g) if f is None else f for g, f in zip(into.values(), found, strict=True)]
+        torch._foreach_copy_(list(into.values()), gradients)
+
+    def call(self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Logits and features of K clients."""
+        raise NotImplementedError
+
+    def _with_features(self, tensors: Tensors, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The module on one client's samples, and the classifier's input caught on the way."""
+        caught: list[Tensor] = []
+        module = self.module if real is None else self.masked
+        self.rows.real = real
+        classifier = module.get_submodule(self.classifier)
+        hook = classifier.register_forward_pre_hook(lambda _, args: caught.append(args[0]))
+        try:
+            logits = functional_call(module, tensors, (x,))
+        finally:
+            hook.remove()
+        return logits, caught[-1]
+
+
+def _shortened(params: Tensors) -> Tensors:
+    """Weights of layers in the run's short type, converted together: autocast would do it one by one, and again for
+    their gradients. Vectors (biases, BatchNorm) stay as they are."""
+    half = half_precision()
+    if half is None:
+        return params
+    short = {name: torch.empty_like(p, dtype=half) for name, p in params.items() if p.dim() > 2}
+    if short:
+        torch._foreach_copy_(list(short.values()), [params[name] for name in short])
+    return params | short
+
+
+class Vectorised(Functional):
+    """All clients in one pass, by `torch.func.vmap`."""
+
+    def __init__(self, network: Network, samples: Tensor) -> None:
+        super().__init__(network, samples)
+        # vmap's rule for embeddings forgets that the padding token's vector has no gradient.
+        self.padding_tokens = {
+            f"{name}.weight": module.padding_idx
+            for name, module in self.module.named_modules()
+            if isinstance(module, nn.Embedding) and module.padding_idx is not None
+        }
+
+    def backward(self, forward: Forward, d_logits: Tensor, d_features: Tensor | None, into: Tensors) -> None:
+        super().backward(forward, d_logits, d_features, into)
+        for name, token in self.padding_tokens.items():
+            if name in into:
+                into[name][:, token] = 0
+
+    def call(self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
+        def one(params: Tensors, buffers: Tensors, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+            return self._with_features({**params, **buffers}, x, real)
+
+        logits, features = vmap(one, in_dims=(0, 0, 0, None if rows is None else 0))(params, buffers, x, rows)
+        return logits, features
+
+
+class OneByOne(Functional):
+    """One client (K = 1) with the module's own kernels; images in the layout tensor cores take."""
+
+    def call(self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
+        assert len(x) == 1
+        tensors = {name: tensor[0] for name, tensor in (params | buffers).items()}
+        sample = x[0]
+        if sample.is_cuda and sample.dim() == 4:
+            sample = sample.contiguous(memory_format=torch.channels_last)
+        logits, features = self._with_features(tensors, sample, None if rows is None else rows[0])
+        return logits.unsqueeze(0), features.unsqueeze(0)

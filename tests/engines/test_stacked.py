@@ -1,0 +1,150 @@
+"""Stacks of clients: the sequential engine's weights, whatever the lifted form of the model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support import assert_close, batch_norm_net, small_mlp
+
+import fedvls
+from fedvls import methods  # noqa: F401  (registers them)
+from fedvls.engines import choice, stacked
+from fedvls.engines.stacked import StackedEngine
+from fedvls.lift import OneByOne
+from fedvls.method import METHODS
+
+NAMES = [entry.name for entry in METHODS if entry.build.__module__.startswith("fedvls.")]
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
+
+
+def tolerance(method, dtype):
+    """CCVR draws features from covariances of few samples, and the square root of an eigenvalue of 1e-17 is 3e-9; FPL
+    divides cosines by 0.02, which makes 50 times as much of a float32's rounding."""
+    loose = {("ccvr", "float64"): 1e-7, ("fpl", "float32"): 1e-3, ("fpl+fedvls", "float32"): 1e-3}
+    return loose.get((method, dtype), TOLERANCE[dtype])
+
+
+MODELS = {"mlp": small_mlp, "batch norm": batch_norm_net}
+
+
+class Slots(StackedEngine):
+    """What a slot of the graphed engine does, on a CPU: one client at a time with the module's own kernels."""
+
+    name = "slots"
+
+
+@pytest.fixture
+def slots(monkeypatch):
+    monkeypatch.setitem(choice.ENGINES, "slots", Slots)
+    monkeypatch.setattr(stacked, "lift", OneByOne)
+    monkeypatch.setattr(stacked, "clients_that_fit", lambda *_: 1)
+
+
+def weights(data, method, engine, dtype="float64", kind="mlp", **more):
+    values = {"classifier_rounds": 2} if method == "fedconcat" else {}
+    partition = fedvls.dirichlet(beta=0.5, min_size=5)
+    fed = fedvls.Federation(
+        data, partition=partition, clients=4, model=MODELS[kind](), engine=engine, dtype=dtype, device="cpu"
+    )
+    built = fedvls.get_method(method, **values)
+    return fed.run(built, 2, 2, batch_size=10, out=None, local_every=100, **more).weights.tensors()
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
+@pytest.mark.parametrize("name", NAMES)
+def test_two_rounds_end_with_the_sequential_engines_weights(stripes, name, dtype, kind):
+    theirs = weights(stripes, name, "sequential", dtype, kind)
+    assert_close(weights(stripes, name, "stacked", dtype, kind), theirs, tolerance(name, dtype))
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+@pytest.mark.parametrize("name", NAMES)
+def test_slots_end_with_the_sequential_engines_weights(stripes, name, kind, slots):
+    theirs = weights(stripes, name, "sequential", kind=kind)
+    assert_close(weights(stripes, name, "slots", kind=kind), theirs, tolerance(name, "float64"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"persistent_momentum": True},
+        {"participation": 0.5},
+        {"momentum": 0.0},
+        {"weight_decay": 0.0},
+        {"aggregation_weights": "all"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", list(MODELS))
+def test_every_recipe_agrees_too(stripes, more, kind):
+    theirs = weights(stripes, "fedvls", "sequential", kind=kind, **more)
+    assert_close(weights(stripes, "fedvls", "stacked", kind=kind, **more), theirs, 1e-9)
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+@pytest.mark.parametrize("capacity", [1, 3])
+def test_waves_change_nothing(stripes, monkeypatch, capacity, kind):
+    whole = weights(stripes, "scaffold", "stacked", kind=kind)
+    monkeypatch.setattr(stacked, "clients_that_fit", lambda *_: capacity)
+    assert_close(weights(stripes, "scaffold", "stacked", kind=kind), whole, 1e-12)
+
+
+def test_augmented_images_are_the_sequential_engines():
+    random = np.random.RandomState(0)
+    x, y = random.randint(0, 256, (60, 3, 8, 8), dtype=np.uint8), np.arange(60) % 3
+    data = fedvls.FederatedData.from_arrays(x, y, x[:9], y[:9], name="noise", mean=(0.5,) * 3, std=(0.2,) * 3)
+    results = []
+    for engine in ("sequential", "stacked"):
+        fed = fedvls.Federation(
+            data, partition=fedvls.iid(), clients=3, augmentation="cifar", engine=engine, dtype="float64", device="cpu"
+        )
+        results.append(fed.run("fedvls", 2, 2, batch_size=8, out=None).weights.tensors())
+    assert_close(results[1], results[0], 1e-9)
+
+
+@pytest.mark.parametrize("model", ["fasttext", "textcnn"])
+def test_texts_agree_too(model):
+    """Token 0 is padding: its vector stays 0."""
+    random = np.random.RandomState(0)
+    x, y = random.randint(0, 30, (48, 7)), np.arange(48) % 4
+    x[:, 5:] = 0
+    data = fedvls.FederatedData.from_arrays(x, y, x[:8], y[:8], name="words", vocabulary=30)
+    results = []
+    for engine in ("sequential", "stacked"):
+        fed = fedvls.Federation(
+            data, partition=fedvls.iid(), clients=3, model=model, engine=engine, dtype="float64", device="cpu"
+        )
+        results.append(fed.run("fedvls", 2, 2, batch_size=5, lr=0.1, out=None).weights.tensors())
+    assert_close(results[1], results[0], 1e-9)
+    assert torch.equal(results[1]["embedding.weight"][0], torch.zeros(32, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["scaffold", "moon", "fedadam"])
+def test_a_run_resumes_across_engines(stripes, tmp_path, name):
+    class Stop(fedvls.Callback):
+        def on_round(self, record, timing):
+            if record["round"] == 2:
+                raise KeyboardInterrupt
+
+    def federation(engine):
+        return fedvls.Federation(stripes, clients=3, engine=engine, dtype="float64", device="cpu")
+
+    whole = federation("sequential").run(name, 4, 1, out=None).weights.tensors()
+    with pytest.raises(KeyboardInterrupt):
+        federation("stacked").run(name, 4, 1, out=tmp_path / "run", callbacks=[Stop()])
+    resumed = federation("sequential").run(name, 4, 1, out=tmp_path / "run").weights.tensors()
+    assert_close(resumed, whole, 1e-9)
+
+
+def test_what_cannot_be_stacked_is_refused_with_the_reason(stripes):
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 8), torch.nn.Dropout(), torch.nn.Linear(8, 5))
+    fed = fedvls.Federation(stripes, clients=3, model=model, engine="stacked", device="cpu")
+    with pytest.raises(fedvls.UsageError, match=r"draws random numbers as it goes \(Dropout\); use --engine seq"):
+        fed.run("fedavg", 1, 1, out=None)
+    fed = fedvls.Federation(stripes, clients=3, model=batch_norm_net(), engine="stacked", device="cpu")
+    with pytest.raises(fedvls.UsageError, match="teacher_mode = train"):
+        fed.run("fedvls", 1, 1, out=None, teacher_mode="train")
+    with pytest.raises(fedvls.UsageError, match="'graphed' needs a CUDA device"):
+        fedvls.Federation(stripes, clients=3, engine="graphed", device="cpu")

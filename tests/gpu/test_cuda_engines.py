@@ -1,0 +1,119 @@
+"""Engines on a GPU: the sequential engine's weights, the same bits twice, graphs that are really replayed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support import assert_close, batch_norm_net, small_mlp
+from torch import nn
+
+import fedvls
+from fedvls import methods  # noqa: F401  (registers them)
+from fedvls.engines.capture import Replay
+from fedvls.method import METHODS
+
+NAMES = [entry.name for entry in METHODS if entry.build.__module__.startswith("fedvls.")]
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
+LOOSE = {("ccvr", "float64"): 1e-7, ("fpl", "float32"): 1e-3, ("fpl+fedvls", "float32"): 1e-3}
+MODELS = {"mlp": small_mlp, "batch norm": batch_norm_net}
+
+
+def weights(data, method, engine, dtype="float64", kind="mlp", **more):
+    values = {"classifier_rounds": 2} if method == "fedconcat" else {}
+    partition = fedvls.dirichlet(beta=0.5, min_size=5)
+    fed = fedvls.Federation(
+        data, partition=partition, clients=4, model=MODELS[kind](), engine=engine, dtype=dtype, device="cuda"
+    )
+    built = fedvls.get_method(method, **values)
+    settings = {"batch_size": 6, "local_every": 100, "out": None, **more}
+    return fed.run(built, 2, 3, **settings).weights.tensors()
+
+
+@pytest.mark.parametrize(("engine", "kind"), [("stacked", "mlp"), ("stacked", "batch norm"), ("graphed", "batch norm")])
+@pytest.mark.parametrize("name", NAMES)
+def test_two_rounds_end_with_the_sequential_engines_weights(stripes, name, engine, kind):
+    theirs = weights(stripes, name, "sequential", "float64", kind)
+    mine = weights(stripes, name, engine, "float64", kind)
+    assert_close(mine, theirs, LOOSE.get((name, "float64"), 1e-9))
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedvls", "fedsam", "moon", "fpl"])
+@pytest.mark.parametrize(("engine", "kind"), [("stacked", "mlp"), ("graphed", "batch norm")])
+def test_float32_agrees_and_repeats_to_the_bit(stripes, name, engine, kind):
+    theirs = weights(stripes, name, "sequential", "float32", kind)
+    mine, again = (weights(stripes, name, engine, "float32", kind) for _ in range(2))
+    assert_close(mine, theirs, LOOSE.get((name, "float32"), 1e-4))
+    assert all(torch.equal(t, again[k]) for k, t in mine.items())
+
+
+@pytest.mark.parametrize(("engine", "kind"), [("stacked", "mlp"), ("graphed", "batch norm")])
+def test_steps_are_replayed_not_called(stripes, monkeypatch, engine, kind):
+    captured = []
+    original = Replay._captured
+    monkeypatch.setattr(Replay, "_captured", lambda self, step: captured.append(1) or original(self, step))
+    weights(stripes, "fedvls", engine, "float32", kind, batch_size=3)
+    assert captured
+
+
+def test_what_cannot_be_captured_is_trained_sequentially_and_said(stripes):
+    class Branching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(16, 5)
+
+        def forward(self, x):
+            y = self.head(x.flatten(1))
+            return y * 2 if float(y.sum()) > 0 else y
+
+    fed = fedvls.Federation(stripes, clients=3, model=Branching(), device="cuda")
+    header = fed.run("fedavg", 1, 1, out=None).header
+    assert header["engine"]["name"] == "sequential"
+    assert "capturing a step failed" in header["engine"]["why"]
+    with pytest.raises(fedvls.UsageError, match="engine 'graphed' cannot train this: capturing a step failed"):
+        fedvls.Federation(stripes, clients=3, model=Branching(), device="cuda", engine="graphed").run(
+            "fedavg", 1, 1, out=None
+        )
+
+
+def test_auto_stacks_what_has_a_form_for_it(stripes):
+    names = {}
+    for kind, model in MODELS.items():
+        fed = fedvls.Federation(stripes, clients=3, model=model(), device="cuda")
+        names[kind] = fed.run("fedavg", 1, 1, out=None).header["engine"]["name"]
+    assert names == {"mlp": "stacked", "batch norm": "graphed"}
+
+
+@pytest.mark.parametrize("dtype", ["tf32", "bf16"])
+@pytest.mark.parametrize("engine", ["sequential", "graphed"])
+def test_short_types_learn_as_well(dtype, engine):
+    """Three seeds on real digits: the mean accuracy is within two points of float32's."""
+    scores = {}
+    for kind in ("float32", dtype):
+        found = []
+        for seed in range(3):
+            fed = fedvls.Federation(
+                "digits",
+                partition=fedvls.dirichlet(beta=0.5),
+                model="cnn",
+                seed=seed,
+                engine=engine,
+                dtype=kind,
+                device="cuda",
+            )
+            found.append(fed.run("fedvls", 5, 2, lr=0.05, out=None).last)
+        scores[kind] = sum(found) / 3
+    assert abs(scores[dtype] - scores["float32"]) < 0.02, scores
+
+
+def test_memory_is_flat_over_fifty_rounds(stripes):
+    taken = []
+
+    class Watch(fedvls.Callback):
+        def on_round(self, record, timing):
+            taken.append(torch.cuda.memory_allocated())
+
+    for engine in ("stacked", "graphed"):
+        taken.clear()
+        fed = fedvls.Federation(stripes, clients=4, model=batch_norm_net(), engine=engine, device="cuda")
+        fed.run("scaffold", 50, 1, batch_size=8, participation=0.5, local_every=100, out=None, callbacks=[Watch()])
+        assert max(taken[30:]) <= max(taken[15:30]) * 1.02, (engine, taken)

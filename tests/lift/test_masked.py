@@ -1,0 +1,61 @@
+"""BatchNorm beside padding: exactly BatchNorm over the real samples."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support import batch_norm_net
+from torch import nn
+
+from fedvls.lift.functional import OneByOne, Vectorised
+from fedvls.lift.masked import Rows, masked, samples_are_apart
+from fedvls.models.network import Network
+
+
+def values(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize(("layer", "shape"), [(nn.BatchNorm1d, (6, 3)), (nn.BatchNorm2d, (6, 3, 2, 2))])
+def test_equals_batch_norm_over_the_real_samples(layer, shape, affine):
+    plain = layer(3, affine=affine).double()
+    rows = Rows()
+    other = masked(plain, rows)
+    rows.real = torch.tensor(4)
+    x, slope = values(*shape), values(*shape, seed=1)
+    first, second = x[:4].clone().requires_grad_(), x.clone().requires_grad_()
+    expected, found = plain(first), other(second)
+    torch.testing.assert_close(found[:4], expected, rtol=1e-12, atol=1e-12)
+    (expected * slope[:4]).sum().backward()
+    (found[:4] * slope[:4]).sum().backward()
+    torch.testing.assert_close(second.grad[:4], first.grad, rtol=1e-10, atol=1e-12)
+    assert not second.grad[4:].any()
+    for name in ("running_mean", "running_var"):
+        torch.testing.assert_close(getattr(other, name), getattr(plain, name), rtol=1e-12, atol=1e-12)
+
+
+def test_a_module_that_looks_across_the_batch_is_found_out():
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(16, 5)
+
+        def forward(self, x):
+            y = self.head(x.flatten(1))
+            return y - y.mean(0)
+
+    x = values(3, 1, 4, 4).float()
+    assert not samples_are_apart(Centred(), x, Rows())
+    network = Network(Centred(), 5)
+    assert {lifted(network, x).padding for lifted in (OneByOne, Vectorised)} == {"none"}
+    network = Network(batch_norm_net(), 5)
+    assert {lifted(network, x).padding for lifted in (OneByOne, Vectorised)} == {"partial"}
+
+
+def test_the_trial_leaves_the_running_statistics_alone():
+    module, rows = batch_norm_net(), Rows()
+    other = masked(module, rows)
+    before = {name: b.clone() for name, b in other.named_buffers()}
+    assert samples_are_apart(other, values(3, 1, 4, 4).float(), rows)
+    assert all(torch.equal(b, before[name]) for name, b in other.named_buffers())
