@@ -77,9 +77,13 @@ def save_checkpoint(folder: Path, snapshot: Snapshot) -> None:
     write_atomically(folder / f"{stem}.safetensors", content)
     mark = {"format": FORMAT, "round": snapshot.round, "sha256": hashlib.sha256(content).hexdigest()}
     write_atomically(folder / f"{stem}.json", to_json(mark).encode())
-    for old in _marks(folder)[KEPT:]:
+    marks = _marks(folder)
+    for old in marks[KEPT:]:
         old.unlink()
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    kept = {mark.stem for mark in marks[:KEPT]}
+    for tensors in folder.glob("round-*.safetensors"):
+        if tensors.stem not in kept:  # also one that a kill left without its mark
+            tensors.unlink()
 
 
 def load_checkpoint(folder: Path, device: torch.device) -> Snapshot | None:
