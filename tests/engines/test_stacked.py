@@ -37,7 +37,7 @@ class Slots(StackedEngine):
 @pytest.fixture
 def slots(monkeypatch):
     monkeypatch.setitem(choice.ENGINES, "slots", Slots)
-    monkeypatch.setattr(stacked, "lift", OneByOne)
+    monkeypatch.setattr(stacked, "lift", lambda network, samples, dtype: OneByOne(network, samples))
     monkeypatch.setattr(stacked, "clients_that_fit", lambda *_: 1)
 
 

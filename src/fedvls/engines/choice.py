@@ -64,7 +64,7 @@ def _fastest(
     reason = obstacle(network, job)
     if reason:
         return "sequential", f"the faster ones cannot train this: {reason}"
-    if lifted_by_hand(network, data.device) is not None:
+    if lifted_by_hand(network, data.device, data.dtype) is not None:
         return "stacked", "one captured step for the whole cohort: this model has a form written for stacks"
     reason = why_not_captured(GraphedEngine(network, data, augmentation), job, trial)
     if reason:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..augment import Augmentation, draws
 from ..data.resident import ResidentData
+from ..lift import inference
 from ..models.network import ModelState, Network
 from .base import ClientTask, RoundJob, Tensors
 
@@ -42,15 +43,13 @@ class Samples:
             "x": torch.cat(inputs),
             "y": self.data.y_train.index_select(0, torch.cat([task.indices for task in tasks])),
         }
-        teacher_features = None
-        if "teacher_features" in needs:
-            logits, teacher_features = self._seen_by(job.start, found["x"])
-            found |= {"teacher_logits": logits, "teacher_features": teacher_features}
-        elif "teacher_logits" in needs:
-            found["teacher_logits"] = self._logits(job.start, found["x"])
+        if needs & {"teacher_logits", "teacher_features"}:
+            logits, features = self._seen_by(job.start, found["x"])
+            found |= {"teacher_logits": logits}
+            if "teacher_features" in needs:
+                found |= {"teacher_features": features}
         if "previous_features" in needs:
-            assert teacher_features is not None
-            parts = torch.split(teacher_features, [len(x) for x in inputs])
+            parts = torch.split(found["teacher_features"], [len(x) for x in inputs])
             found["previous_features"] = torch.cat(
                 [self._previous(job, task, x, own) for task, x, own in zip(tasks, inputs, parts, strict=True)]
             )
@@ -69,12 +68,9 @@ class Samples:
         ]
         return torch.cat(parts)
 
-    def _logits(self, state: ModelState, x: Tensor) -> Tensor:
-        return torch.cat([self.network.logits(state, part, train=False) for part in self._parts(x)])
-
     def _seen_by(self, state: ModelState, x: Tensor) -> tuple[Tensor, Tensor]:
-        pairs = [self.network.logits_and_features(state, part, train=False) for part in self._parts(x)]
-        logits, features = zip(*pairs, strict=True)
+        see = inference(self.network, state, x.device)
+        logits, features = zip(*(see(part) for part in self._parts(x)), strict=True)
         return torch.cat(logits), torch.cat(features)
 
     def _previous(self, job: RoundJob, task: ClientTask, x: Tensor, teacher_features: Tensor) -> Tensor:

@@ -127,7 +127,10 @@ class Stack:
         }
         self.broadcast = {name: self._hold(f"broadcast/{name}", value) for name, value in job.broadcast.items()}
         counts = torch.stack([task.counts for task in tasks])
-        self.counts = self._hold("counts", _filled(counts, self.capacity))
+        known = ClientStatistics(_filled(counts, self.capacity))
+        self.statistics = ClientStatistics(self._hold("counts", known.counts))
+        for name in ("vacant", "prior", "majority"):  # once per round, not in every step
+            self.statistics.__dict__[name] = self._hold(name, getattr(known, name))
         self.has_previous = self._hold(
             "has_previous", _filled(torch.tensor([bool(previous_model(t)) for t in tasks]), self.capacity)
         )
@@ -149,6 +152,7 @@ class Stack:
     def _place(self, prepared: Tensors, batches: Minibatches) -> None:
         for name, value in prepared.items():
             self._hold(name, value, grows=True)
+        self.positions = self._hold("positions", torch.arange(batches.rows.shape[2], device=self.device))
         for name, array in (("rows", batches.rows), ("lengths", batches.lengths), ("collected", batches.collected)):
             value = torch.from_numpy(array)
             # Steps first: it is the number of steps that differs from round to round.
@@ -176,19 +180,19 @@ class Stack:
         job, held, own = self._job, self._held, slice(block.first, block.last)
         assert job is not None
         count, width = block.last - block.first, block.width
-        lengths, collected = (held[n].index_select(0, self.step_number)[0, own] for n in ("lengths", "collected"))
+        lengths = held["lengths"].index_select(0, self.step_number)[0, own]
         rows = held["rows"].index_select(0, self.step_number)[0, own, :width].reshape(-1)
         taken = {
             name: _grouped(held[name].index_select(0, rows), count)
             for name in ("x", "y", *SAMPLEWISE)
             if name in ("x", "y") or name in job.method.needs
         }
-        mask = torch.arange(width, device=self.device) < lengths.unsqueeze(1)
+        mask = self.positions[:width] < lengths.unsqueeze(1)
         inputs = LossInputs(
             logits=taken["x"],  # replaced at every point
             labels=taken["y"],
             sample_mask=mask,
-            client=ClientStatistics(self.counts[own]),
+            client=self.statistics.part(own),
             teacher_params=self.teacher,
             received=self.broadcast,
             has_previous=self.has_previous[own],
@@ -209,12 +213,13 @@ class Stack:
         self.moves = gradient.moves
         if self.collects:
             assert gradient.features is not None
+            collected = held["collected"].index_select(0, self.step_number)[0, own]
             self._collect(own, gradient.features, inputs.labels, mask & collected.unsqueeze(1))
         self.step_number += 1
 
     def _collect(self, own: slice, features: Tensor, labels: Tensor, counted: Tensor) -> None:
         """Add the minibatches' features to each client's sums per class."""
-        classes, held = self.counts.shape[1], self._held
+        classes, held = self.statistics.counts.shape[1], self._held
         if "feature_sums" not in held:
             held["feature_sums"] = features.new_zeros(self.capacity, classes, features.shape[-1])
             held["feature_counts"] = features.new_zeros(self.capacity, classes)

@@ -53,5 +53,5 @@ class StackedEngine:
         return self._stack
 
     def _new(self, start: ModelState, capacity: int) -> Stack:
-        lifted = lift(self.network, self.samples.some(3))
+        lifted = lift(self.network, self.samples.some(3), self.samples.data.dtype)
         return Stack(lifted, self.samples, start, capacity, batch_norm=self.network.has_batch_norm)

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from ..models.network import Network
+from .. import kernels
+from ..models.network import ModelState, Network
+from ..numerics import half_precision
 from .base import Forward, Lifted
 from .chain import chain_of
 from .functional import OneByOne, Vectorised
 
-__all__ = ["Forward", "Lifted", "OneByOne", "Vectorised", "lift", "lifted_by_hand"]
+__all__ = ["Forward", "Lifted", "OneByOne", "Vectorised", "inference", "lift", "lifted_by_hand"]
 
 
-def lifted_by_hand(network: Network, device: torch.device) -> Lifted | None:
+def lifted_by_hand(network: Network, device: torch.device, dtype: torch.dtype) -> Lifted | None:
     """The network in a form written for stacks, if there is one: chains of Linear layers, fastText, and on CUDA the
     convolutional networks that the package has kernels for."""
     chain = chain_of(network.prototype)
     if chain is not None:
         return chain
-    return None
+    if dtype == torch.float64 or not kernels.available(device):
+        return None
+    return kernels.convnet(network.prototype, half_precision() or dtype, torch.backends.cuda.matmul.allow_tf32)
 
 
-def lift(network: Network, samples: Tensor) -> Lifted:
+def lift(network: Network, samples: Tensor, dtype: torch.dtype) -> Lifted:
     """The network with a client axis: written for stacks, else through `torch.func`. samples: a few of its inputs."""
-    return lifted_by_hand(network, samples.device) or Vectorised(network, samples)
+    return lifted_by_hand(network, samples.device, dtype) or Vectorised(network, samples)
+
+
+def inference(network: Network, state: ModelState, device: torch.device) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """Logits and features of large batches in eval mode, by the fastest way there is."""
+    dtype = next(iter(state.params.values())).dtype
+    if dtype != torch.float64 and kernels.available(device):
+        short = torch.backends.cuda.matmul.allow_tf32
+        folded = kernels.folded(network.prototype, state.tensors(), half_precision() or dtype, short)
+        if folded is not None:
+            return folded
+    return lambda x: network.logits_and_features(state, x, train=False)

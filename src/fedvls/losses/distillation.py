@@ -21,8 +21,7 @@ def _distillation(name: str, classes: Callable[[LossInputs], tuple[Tensor, Tenso
     @term(name, "teacher_logits")
     def value(inputs: LossInputs) -> Tensor:
         student, teacher = _student_and_teacher(inputs, temperature)
-        teacher_classes, student_classes = (mask.expand(student.shape) for mask in classes(inputs))
-        divergence = divergence_over(teacher, student, teacher_classes, student_classes)
+        divergence = divergence_over(teacher, student, *classes(inputs))
         return temperature**2 * inputs.over_batch(divergence)
 
     return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -24,17 +25,23 @@ class ClientStatistics:
 
     counts: Tensor
 
-    @property
+    def part(self, own: slice) -> ClientStatistics:
+        """The statistics of some of the clients; what is known of all of them is not computed again."""
+        part = ClientStatistics(self.counts[own])
+        part.__dict__.update({name: value[own] for name, value in self.__dict__.items() if name != "counts"})
+        return part
+
+    @cached_property
     def vacant(self) -> Tensor:
         """Classes the client has no sample of, `[..., C]`."""
         return self.counts == 0
 
-    @property
+    @cached_property
     def prior(self) -> Tensor:
         """p(c) = n_c / n, `[..., C]`."""
         return self.counts / self.counts.sum(-1, keepdim=True)
 
-    @property
+    @cached_property
     def majority(self) -> Tensor:
         """Classes with more samples than the mean over all classes, vacant ones included in the mean, `[..., C]`."""
         return self.counts > self.counts.mean(-1, keepdim=True)
@@ -64,15 +71,23 @@ class LossInputs:
     teacher_params: Parameters | None = None
     received: Mapping[str, Tensor] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def is_label(self) -> Tensor:
         """One-hot labels as booleans, `[..., B, C]`."""
         return self.labels.unsqueeze(-1) == torch.arange(self.logits.shape[-1], device=self.labels.device)
 
     def over_batch(self, values: Tensor) -> Tensor:
         """Mean of `values[..., B]` over the real samples of the batch."""
-        kept = torch.where(self.sample_mask, values, values.new_zeros(()))
-        return kept.sum(-1) / self.sample_mask.sum(-1).clamp(min=1)
+        return values.masked_fill(self._padding, 0.0).sum(-1) / self._real
+
+    @cached_property
+    def _padding(self) -> Tensor:
+        return ~self.sample_mask
+
+    @cached_property
+    def _real(self) -> Tensor:
+        """How many samples of the batch are real, and at least 1."""
+        return self.sample_mask.sum(-1).clamp(min=1)
 
     def given(self, name: str) -> Tensor:
         """A tensor that a term needs."""
