@@ -17,7 +17,8 @@ from torch import nn
 import fedvls
 from fedvls import methods  # noqa: F401  (registers them)
 from fedvls.engines.fused import linear_chain
-from fedvls.engines.parallel import balanced, is_supported, packed
+from fedvls.engines.parallel import balanced, is_supported
+from fedvls.engines.workers import packed
 from fedvls.method import METHODS
 from fedvls.models.mlp import Mlp
 
