@@ -26,7 +26,8 @@ from ..steps import StepContext
 from .base import ClientTask, RoundJob, Tensors, Update, finished
 from .batches import epoch_batches
 
-CHUNK = 4096
+CHUNK = 4096  # samples in a product of large matrices
+PIECE = 64  # samples that pass through several operations, and stay in the cache between them
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class FusedTrainer:
     def train_client(self, job: RoundJob, task: ClientTask) -> Update:
         """As the sequential engine's, in fewer and larger operations."""
         start, method, recipe, broadcast = job.start, job.method, job.recipe, job.broadcast
-        x = self.data.train_batch(task.indices)[0].flatten(1)
+        x = self._inputs(task.indices)
         y = self.data.y_train.index_select(0, task.indices)
         teacher = self._teacher_logits(start.params, x) if "teacher_logits" in method.needs else None
         flat, params = flattened(start.params)
@@ -96,7 +97,7 @@ class FusedTrainer:
         velocity = [flattened(before)[0] if recipe.persistent_momentum and before else None]
         gradient = _Gradient(self.chain, as_objective(method.objective), into)
         context = StepContext(broadcast, task.kept)
-        common = LossInputs(
+        common = _WholeBatch(
             logits=x,  # replaced at every point
             labels=y,
             sample_mask=torch.ones(0),
@@ -138,6 +139,11 @@ class FusedTrainer:
         trained = start.updated({k: v.clone() for k, v in params.items()})
         return finished(job, task, trained, losses, seen, kept)
 
+    def _inputs(self, indices: Tensor) -> Tensor:
+        """Normalised and flat."""
+        parts = [self.data.normalised(self.data.stored(some)).flatten(1) for some in torch.split(indices, PIECE)]
+        return torch.cat(parts)
+
     def _teacher_logits(self, params: Tensors, x: Tensor) -> Tensor:
         parts = [forward(self.chain, params, x[s : s + CHUNK])[-1] for s in range(0, len(x), CHUNK)]
         return torch.cat(parts)
@@ -152,6 +158,13 @@ class FusedTrainer:
             if recipe.max_steps is not None and len(batches) >= recipe.max_steps:
                 return batches[: recipe.max_steps]
         return batches
+
+
+class _WholeBatch(LossInputs):
+    """A minibatch without padding: its mean is one operation instead of six."""
+
+    def over_batch(self, values: Tensor) -> Tensor:
+        return values.mean(-1)
 
 
 class _Gradient:
