@@ -73,8 +73,11 @@ def drift_diversity(moves: Sequence[tuple[Mapping[str, Tensor], Mapping[str, Ten
     when their sum is 0.
     """
     each, together = 0.0, 0.0
-    for name in moves[0][0]:
-        drifts = [end[name].double() - start[name].double() for start, end in moves]
-        each += sum(float(d.square().sum()) for d in drifts)
-        together += float(torch.stack(drifts).sum(0).square().sum())
+    for name, like in moves[0][0].items():
+        total = torch.zeros_like(like, dtype=torch.float64)
+        for start, end in moves:  # one after another: a stack of a large cohort's drifts would be its largest tensor
+            drift = end[name].double() - start[name].double()
+            each += float(drift.square().sum())
+            total += drift
+        together += float(total.square().sum())
     return each / together if together > 0 else None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import batch_norm_net, start_command
+from support import batch_norm_net, children, start_command
 from torch import nn
 
 import fedvls
@@ -51,7 +51,15 @@ def test_two_rounds_end_with_the_sequential_engines_weights(stripes, name, dtype
 
 
 @pytest.mark.parametrize(
-    "more", [{"persistent_momentum": True}, {"participation": 0.5}, {"momentum": 0.0}, {"mlp": False}], ids=str
+    "more",
+    [
+        {"persistent_momentum": True},
+        {"persistent_momentum": True, "momentum": 0.0},
+        {"participation": 0.5},
+        {"momentum": 0.0},
+        {"mlp": False},
+    ],
+    ids=str,
 )
 def test_every_recipe_agrees_too(stripes, more):
     theirs = weights(stripes, "fedvls", "sequential", "float64", **more)
@@ -83,19 +91,6 @@ def test_a_run_resumes_across_engines(stripes, tmp_path):
         federation("parallel").run("scaffold", 4, 1, out=tmp_path / "run", callbacks=[Stop()])
     resumed = federation("sequential").run("scaffold", 4, 1, out=tmp_path / "run").weights.params
     assert_close(resumed, whole, 1e-9)
-
-
-def children(pid: int) -> set[int]:
-    """Processes whose parent is `pid`, dead ones that nobody has waited for included."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid:
-            found.add(int(stat.parent.name))
-    return found
 
 
 def test_no_process_is_left_after_a_run_or_an_error(stripes):
