@@ -33,24 +33,37 @@ class Evaluation:
         return [float(hit / max(total, 1)) for hit, total in zip(np.diag(self.confusion), totals, strict=True)]
 
 
-@torch.no_grad()
+Predictions = list[tuple[Tensor, float]]
+"""Of every test batch: the predicted classes and the sum of the losses."""
+
+
 def evaluate(network: Network, state: ModelState, data: ResidentData, classes: int) -> Evaluation:
     """Argmax over all raw logits, eval mode, the whole test set; the loss is plain cross-entropy."""
-    confusion = torch.zeros(classes * classes, dtype=torch.int64, device=data.device)
-    loss = torch.zeros((), dtype=torch.float64, device=data.device)
-    hits = []
-    for x, labels in data.test_batches():
+    return judged(predict(network, state, data), data, classes)
+
+
+@torch.no_grad()
+def predict(network: Network, state: ModelState, data: ResidentData, which: slice = slice(None)) -> Predictions:
+    """What the model says of these test batches (by default all), each with its summed cross-entropy in float64."""
+    predicted, losses = [], []
+    for x, labels in data.test_batches(which):
         logits = network.logits(state, x, train=False)
-        predicted = logits.argmax(-1)
-        confusion += torch.bincount(labels * classes + predicted, minlength=classes * classes)
-        loss += torch.nn.functional.cross_entropy(logits.double(), labels, reduction="sum")
-        hits.append(predicted == labels)
+        predicted.append(logits.argmax(-1))
+        losses.append(torch.nn.functional.cross_entropy(logits.double(), labels, reduction="sum"))
+    return list(zip(predicted, torch.stack(losses).tolist() if losses else [], strict=True))
+
+
+def judged(predictions: Predictions, data: ResidentData, classes: int) -> Evaluation:
+    """Predictions of all test batches, in order, beside the labels."""
+    predicted, loss = torch.cat([p for p, _ in predictions]), 0.0
+    for _, part in predictions:  # batch after batch: sum() rounds differently in newer Pythons
+        loss += part
+    confusion = torch.bincount(data.y_test * classes + predicted, minlength=classes**2).reshape(classes, classes)
     per_domain = {}
     if getattr(data, "domain_test", None) is not None:
-        hit = torch.cat(hits).double()
+        hit = (predicted == data.y_test).double()
         per_domain = {name: float(hit[data.domain_test == k].mean()) for k, name in enumerate(data.domains)}
-    matrix = confusion.reshape(classes, classes).cpu().numpy()
-    return Evaluation(matrix, float(loss) / len(data.y_test), per_domain)
+    return Evaluation(confusion.cpu().numpy(), loss / len(data.y_test), per_domain)
 
 
 def drift_diversity(moves: Sequence[tuple[Mapping[str, Tensor], Mapping[str, Tensor]]]) -> float | None:
@@ -60,8 +73,11 @@ def drift_diversity(moves: Sequence[tuple[Mapping[str, Tensor], Mapping[str, Ten
     when their sum is 0.
     """
     each, together = 0.0, 0.0
-    for name in moves[0][0]:
-        drifts = [end[name].double() - start[name].double() for start, end in moves]
-        each += sum(float(d.square().sum()) for d in drifts)
-        together += float(torch.stack(drifts).sum(0).square().sum())
+    for name, like in moves[0][0].items():
+        total = torch.zeros_like(like, dtype=torch.float64)
+        for start, end in moves:  # one after another: a stack of a large cohort's drifts would be its largest tensor
+            drift = end[name].double() - start[name].double()
+            each += float(drift.square().sum())
+            total += drift
+        together += float(total.square().sum())
     return each / together if together > 0 else None

@@ -16,6 +16,7 @@ from .clients import ClientStates, sample_cohort
 from .data import FederatedData
 from .data.resident import ResidentData
 from .engines import ClientTask, Engine, RoundJob, Update, choose
+from .engines.base import Evaluator
 from .errors import RunError
 from .evaluation import Evaluation, drift_diversity, evaluate
 from .groups import group_accuracy, summarise_groups
@@ -148,7 +149,7 @@ class RoundLoop:
         if round == self.rounds:
             self.groups = program.finish(self.setting, self.groups)
             shown = self.groups if self.groups is not unfinished else shown
-        seen = self._evaluate(*program.shown(self.setting, shown))
+        (seen,) = self._evaluate(*program.shown(self.setting, shown))
         everyone = [update for updates in accepted for update in updates]
         record: Record = {
             "round": round,
@@ -163,7 +164,7 @@ class RoundLoop:
         if seen.per_domain:
             record["domains"] = {**seen.per_domain, "mean": sum(seen.per_domain.values()) / len(seen.per_domain)}
         if self.groups is not unfinished:
-            record["before_finish"] = self._evaluate(*program.shown(self.setting, unfinished)).accuracy
+            record["before_finish"] = self._evaluate(*program.shown(self.setting, unfinished))[0].accuracy
         if round % config.local_every == 0 or round == self.rounds:
             record["local"] = self._local(started, accepted)
         samples = sum(u.seen for updates in trained for u in updates)
@@ -221,7 +222,8 @@ class RoundLoop:
     def _aggregate(self, number: int, updates: Sequence[Update]) -> tuple[list[Group], ServerOutputs]:
         """The groups with the next model of one of them: the method's rule for parameters, the policy for buffers."""
         config, group = self.config, self.groups[number]
-        start, total = group.model, int(self.split.sizes[sorted(group.clients)].sum())
+        start = group.model
+        total = int(self.split.sizes[list(group.clients)].sum()) if group.weights == "all" else 0
         weights = client_weights([u.samples for u in updates], group.weights, total)
         outputs = self.method.server.combine(
             ServerInputs(
@@ -243,8 +245,12 @@ class RoundLoop:
         changed = replace(group, model=model, state=dict(outputs.state), broadcast=dict(outputs.broadcast))
         return [changed if k == number else g for k, g in enumerate(self.groups)], outputs
 
-    def _evaluate(self, network: Network, model: ModelState) -> Evaluation:
-        return evaluate(network, model, self.data, self.setting.classes)
+    def _evaluate(self, network: Network, *models: ModelState) -> list[Evaluation]:
+        """Each model on the test set, by the engine of its network where that can."""
+        engine = self._engines.get(network)
+        if isinstance(engine, Evaluator):
+            return engine.evaluate(models, self.setting.classes)
+        return [evaluate(network, model, self.data, self.setting.classes) for model in models]
 
     def _local(self, started: Sequence[Group], accepted: Sequence[Sequence[Update]]) -> Record:
         """What local training did to the classes each client lacks, has few or many of."""
@@ -252,10 +258,9 @@ class RoundLoop:
         for group, updates in zip(started, accepted, strict=True):
             if not updates:
                 continue
-            before = self._evaluate(group.network, group.model)
+            before, *each = self._evaluate(group.network, group.model, *(u.state for u in updates))
             before_all.append(before.per_class)
-            for update in updates:
-                after = self._evaluate(group.network, update.state)
+            for update, after in zip(updates, each, strict=True):
                 counts = self.split.counts[update.client]
                 moves.append((group.model.params, update.state.params))
                 clients.append(

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import assert_close, batch_norm_net, small_mlp, start_command
+from support import assert_close, batch_norm_net, children, small_mlp, start_command
 from torch import nn
 
 import fedvls
 from fedvls import methods  # noqa: F401  (registers them)
-from fedvls.engines.parallel import balanced, is_supported, packed
+from fedvls.engines.parallel import balanced, is_supported
+from fedvls.engines.workers import packed
 from fedvls.method import METHODS
 from fedvls.models.chain import linear_chain
 from fedvls.models.mlp import Mlp
@@ -41,7 +42,15 @@ def test_two_rounds_end_with_the_sequential_engines_weights(stripes, name, dtype
 
 
 @pytest.mark.parametrize(
-    "more", [{"persistent_momentum": True}, {"participation": 0.5}, {"momentum": 0.0}, {"mlp": False}], ids=str
+    "more",
+    [
+        {"persistent_momentum": True},
+        {"persistent_momentum": True, "momentum": 0.0},
+        {"participation": 0.5},
+        {"momentum": 0.0},
+        {"mlp": False},
+    ],
+    ids=str,
 )
 def test_every_recipe_agrees_too(stripes, more):
     theirs = weights(stripes, "fedvls", "sequential", "float64", **more)
@@ -73,19 +82,6 @@ def test_a_run_resumes_across_engines(stripes, tmp_path):
         federation("parallel").run("scaffold", 4, 1, out=tmp_path / "run", callbacks=[Stop()])
     resumed = federation("sequential").run("scaffold", 4, 1, out=tmp_path / "run").weights.params
     assert_close(resumed, whole, 1e-9)
-
-
-def children(pid: int) -> set[int]:
-    """Processes whose parent is `pid`, dead ones that nobody has waited for included."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid:
-            found.add(int(stat.parent.name))
-    return found
 
 
 def test_no_process_is_left_after_a_run_or_an_error(stripes):

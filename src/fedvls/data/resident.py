@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -36,11 +38,11 @@ class ResidentData:
         """These training samples in their stored type, for augmentation."""
         return self._x_train.index_select(0, indices)
 
-    def test_batches(self) -> list[tuple[Tensor, Tensor]]:
-        """The whole test set, in order."""
+    def test_batches(self, which: slice = slice(None)) -> Iterator[tuple[Tensor, Tensor]]:
+        """`which` of the test batches (by default all), in order."""
         size = self.batch_for_inference(self._x_test[0].numel())
-        starts = range(0, len(self.y_test), size)
-        return [(self.normalised(self._x_test[s : s + size]), self.y_test[s : s + size]) for s in starts]
+        for s in range(0, len(self.y_test), size)[which]:
+            yield self.normalised(self._x_test[s : s + size]), self.y_test[s : s + size]
 
     def batch_for_inference(self, values: int) -> int:
         """How many samples of so many values to pass at once. A CPU is fastest while a batch stays in its cache:

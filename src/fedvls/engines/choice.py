@@ -16,10 +16,17 @@ from .sequential import SequentialEngine
 from .stacked import StackedEngine
 from .support import obstacle, why_not_captured
 
+
+def stacked(network: Network, data: ResidentData, augmentation: Augmentation) -> Engine:
+    """One stack on a GPU; on a CPU one in each worker process."""
+    engine = StackedEngine(network, data, augmentation)
+    return ParallelEngine(network, data, augmentation, whole=engine) if is_supported(data) else engine
+
+
 ENGINES: dict[str, Callable[[Network, ResidentData, Augmentation], Engine]] = {
     "sequential": SequentialEngine,
     "parallel": ParallelEngine,
-    "stacked": StackedEngine,
+    "stacked": stacked,
     "graphed": GraphedEngine,
 }
 

@@ -13,18 +13,22 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.optim.sgd import sgd
 
 from ..augment import Augmentation
 from ..data.resident import ResidentData
-from ..losses.term import ClientStatistics, LossInputs, Objective, as_objective
+from ..losses.term import ClientStatistics, LossInputs
 from ..method import Method
 from ..models.chain import Layer, linear_chain
 from ..models.network import Network
+from ..numerics import half_precision
 from ..steps import StepContext
 from .base import ClientTask, RoundJob, Tensors, Update, finished, mean_loss
 from .batches import epoch_batches
+from .objective import SplitObjective
 
-CHUNK = 4096
+CHUNK = 4096  # samples in a product of large matrices
+PIECE = 64  # samples that pass through several operations, and stay in the cache between them
 
 
 class FusedTrainer:
@@ -38,25 +42,21 @@ class FusedTrainer:
         """Whether this trainer can do what method, model and data ask for."""
         collects = method.exchange is not None and method.exchange.collects_features
         needs = method.needs - {"teacher_logits", "params", "teacher_params", "received"}
-        return bool(self.chain) and not needs and not collects and self.augmentation.width == 0
+        return bool(self.chain) and not (needs or collects or self.augmentation.width or half_precision())
 
     def train_client(self, job: RoundJob, task: ClientTask) -> Update:
         """As the sequential engine's, in fewer and larger operations."""
         start, method, recipe, broadcast = job.start, job.method, job.recipe, job.broadcast
-        x = self.data.train_batch(task.indices)[0].flatten(1)
+        x = self._inputs(task.indices)
         y = self.data.y_train.index_select(0, task.indices)
         teacher = self._teacher_logits(start.params, x) if "teacher_logits" in method.needs else None
         flat, params = flattened(start.params)
-        flat.grad, into = flattened(start.params)
-        optimizer = torch.optim.SGD(
-            [flat], lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay, fused=True
-        )
-        velocity = {k: task.kept[f"momentum/{k}"] for k in params if f"momentum/{k}" in task.kept}
-        if recipe.persistent_momentum and velocity:
-            optimizer.state[flat]["momentum_buffer"] = flattened(velocity)[0]
-        gradient = _Gradient(self.chain, as_objective(method.objective), into)
+        slope, into = flattened(start.params)
+        before = {k: task.kept[f"momentum/{k}"] for k in params if f"momentum/{k}" in task.kept}
+        velocity = [flattened(before)[0] if recipe.persistent_momentum and before else None]
+        gradient = _Gradient(self.chain, SplitObjective(method.objective), into)
         context = StepContext(broadcast, task.kept)
-        common = LossInputs(
+        common = _WholeBatch(
             logits=x,  # replaced at every point
             labels=y,
             sample_mask=torch.ones(0),
@@ -76,15 +76,32 @@ class FusedTrainer:
             for name, value in direction.items():
                 if value is not into[name]:
                     into[name].copy_(value)
-            optimizer.step()
+            # The optimizer object would do the same, and import PyTorch's compiler into every worker: a second each.
+            sgd(
+                [flat],
+                [slope],
+                velocity,
+                lr=recipe.lr,
+                momentum=recipe.momentum,
+                weight_decay=recipe.weight_decay,
+                dampening=0,
+                nesterov=False,
+                maximize=False,
+                fused=True,
+            )
             losses.append(gradient.loss)
             seen += len(rows)
         kept: Tensors = {}
-        if recipe.persistent_momentum:
-            views = unflattened(optimizer.state[flat]["momentum_buffer"], start.params)
+        if recipe.persistent_momentum and velocity[0] is not None:
+            views = unflattened(velocity[0], start.params)
             kept = {f"momentum/{k}": v.clone() for k, v in views.items()}
         trained = start.updated({k: v.clone() for k, v in params.items()})
         return finished(job, task, trained, mean_loss(losses), len(losses), seen, kept)
+
+    def _inputs(self, indices: Tensor) -> Tensor:
+        """Normalised and flat."""
+        parts = [self.data.normalised(self.data.stored(some)).flatten(1) for some in torch.split(indices, PIECE)]
+        return torch.cat(parts)
 
     def _teacher_logits(self, params: Tensors, x: Tensor) -> Tensor:
         parts = [forward(self.chain, params, x[s : s + CHUNK])[-1] for s in range(0, len(x), CHUNK)]
@@ -102,14 +119,18 @@ class FusedTrainer:
         return batches
 
 
+class _WholeBatch(LossInputs):
+    """A minibatch without padding: its mean is one operation instead of six."""
+
+    def over_batch(self, values: Tensor) -> Tensor:
+        return values.mean(-1)
+
+
 class _Gradient:
     """The objective's gradient on one minibatch at any point, written into preallocated tensors."""
 
-    def __init__(self, chain: Sequence[Layer], objective: Objective, into: Tensors) -> None:
-        self.chain, self.into = chain, into
-        over_params = [t for t in objective.terms if "params" in t.needs]
-        self.of_logits = Objective(tuple(t for t in objective.terms if "params" not in t.needs))
-        self.of_params = Objective(tuple(over_params)) if over_params else None
+    def __init__(self, chain: Sequence[Layer], objective: SplitObjective, into: Tensors) -> None:
+        self.chain, self.objective, self.into = chain, objective, into
 
     def begin(self, x: Tensor, inputs: LossInputs) -> None:
         """Turn to another minibatch."""
@@ -117,19 +138,11 @@ class _Gradient:
 
     def __call__(self, point: Tensors, update_statistics: bool = True) -> Tensors:
         outputs = forward(self.chain, point, self.x)
-        logits = outputs[-1].requires_grad_()
-        loss = self.of_logits(replace(self.inputs, logits=logits))
-        (slope,) = torch.autograd.grad(loss, logits)
-        backward(self.chain, point, outputs, slope, self.into)
-        loss = loss.detach()
-        if self.of_params is not None:
-            leaves = {k: v.detach().requires_grad_() for k, v in point.items()}
-            extra = self.of_params(replace(self.inputs, logits=logits.detach(), params=leaves))
-            for own, more in zip(self.into.values(), torch.autograd.grad(extra, list(leaves.values())), strict=True):
-                own += more
-            loss = loss + extra.detach()
+        slopes = self.objective.slopes(self.inputs, outputs[-1], None)
+        backward(self.chain, point, outputs, slopes.logits, self.into)
+        more = self.objective.add_parameter_terms(self.inputs, point, self.into)
         if self.first:
-            self.loss, self.first = loss, False
+            self.loss, self.first = slopes.loss if more is None else slopes.loss + more, False
         return self.into
 
 

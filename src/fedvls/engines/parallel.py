@@ -2,35 +2,28 @@
 
 Workers are forked once per run, so the data set, the model and the method (which may hold closures that cannot be
 pickled) are simply there, shared and not copied. Each round a worker receives the global model and its clients, and
-sends their updates back. Clients of a linear chain train with the fused step, all others as in the sequential engine.
+sends their updates back. Clients of a linear chain train with the fused step, all others as in the sequential engine;
+or a worker's clients train as one stack. Between rounds the same workers evaluate.
 """
 
 from __future__ import annotations
 
-import io
-import multiprocessing
 import os
-import pickle
-import signal
-import traceback
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkProcess
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..augment import Augmentation
 from ..data.resident import ResidentData
-from ..errors import FedvlsError, RunError
+from ..evaluation import Evaluation, Predictions, evaluate, judged, predict
 from ..method import Method
-from ..models.network import Network
-from .base import ClientTask, RoundJob, Update
+from ..models.network import ModelState, Network
+from .base import ClientTask, Engine, RoundJob, Update
 from .fused import FusedTrainer
 from .sequential import SequentialEngine
+from .workers import Workers
 
 
 def cores() -> int:
@@ -44,121 +37,77 @@ def is_supported(data: ResidentData) -> bool:
 
 
 class ParallelEngine:
-    """Splits a cohort over processes; a cohort of one is trained where it is."""
+    """Splits a cohort over processes; a cohort of one is trained where it is.
 
-    name = "parallel"
+    whole: an engine that trains a worker's clients together, if not one by one.
+    """
 
     def __init__(
-        self, network: Network, data: ResidentData, augmentation: Augmentation, workers: int | None = None
+        self,
+        network: Network,
+        data: ResidentData,
+        augmentation: Augmentation,
+        workers: int | None = None,
+        whole: Engine | None = None,
     ) -> None:
+        self.name = "parallel" if whole is None else whole.name
+        self._whole = whole
+        self.network, self.data = network, data
         self._local = SequentialEngine(network, data, augmentation)
         self._fused = FusedTrainer(network, data, augmentation)
         self._count = workers or cores()
-        self._workers: list[tuple[ForkProcess, Connection]] = []
+        self._workers: Workers | None = None
         self._method: Method | None = None
 
     def train(self, job: RoundJob, cohort: Sequence[ClientTask]) -> list[Update]:
         """Train the cohort; the updates come back in its order, whoever trained them."""
         if min(self._count, len(cohort)) < 2:
-            return self._train_here(job, cohort)
-        if job.method is not self._method:
+            return list(self._train_here(job, cohort))
+        if self._workers is None or job.method is not self._method:
             self.close()
-            self._fork(job.method)
-        shares = balanced(cohort, len(self._workers))
+            self._method = job.method
+            self._workers = Workers(self._count, self._serve)
         # The method stays out of the message: workers have it already, and its closures cannot be pickled.
         message = {f.name: getattr(job, f.name) for f in fields(job) if f.name != "method"}
-        try:
-            for (_, pipe), share in zip(self._workers, shares, strict=True):
-                pipe.send_bytes(packed((message, share)))
-            answers = [pipe.recv() for _, pipe in self._workers]
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            dead = [f"{p.pid} (exit code {p.exitcode})" for p, _ in self._workers if not p.is_alive()]
-            self.close()
-            raise RunError(
-                f"round {job.round}: a worker process ended unexpectedly: {', '.join(dead) or 'unknown'}; the run can "
-                "be resumed (was memory short?)"
-            ) from None
-        except BaseException:  # Ctrl-C: no worker may go on by itself
-            self.close()
-            raise
-        for answer in answers:
-            if isinstance(answer, str):
-                self.close()
-                raise RuntimeError(f"a worker process failed:\n{answer}")
-            if isinstance(answer, FedvlsError):
-                self.close()
-                raise answer
+        shares = [("train", message, share) for share in balanced(cohort, self._count)]
+        answers = self._workers.ask(shares, f"round {job.round}")
         found = {update.client: update for answer in answers for update in answer}
         return [found[task.client] for task in cohort]
 
+    def evaluate(self, states: Sequence[ModelState], classes: int) -> list[Evaluation]:
+        """Each model on the whole test set: a model per message, or shares of its batches where models are few.
+
+        Batches and the order in which they are summed are those of `fedvls.evaluation.evaluate`: so are the bits.
+        """
+        if self._workers is None:
+            return [evaluate(self.network, state, self.data, classes) for state in states]
+        ways = 1 if len(states) >= self._count else self._count
+        asked = [("predict", state, slice(way, None, ways)) for state in states for way in range(ways)]
+        answers = iter(self._workers.ask(asked, "evaluation"))
+        return [judged(_interleaved([next(answers)[0] for _ in range(ways)]), self.data, classes) for _ in states]
+
     def close(self) -> None:
         """End the workers."""
-        for process, pipe in self._workers:
-            pipe.close()
-            process.terminate()
-        for process, _ in self._workers:
-            process.join(5)
-            if process.is_alive():
-                process.kill()
-                process.join()
-            process.close()
-        self._workers, self._method = [], None
+        if self._workers is not None:
+            self._workers.close()
+        self._workers = self._method = None
 
-    def _train_here(self, job: RoundJob, tasks: Sequence[ClientTask]) -> list[Update]:
-        if not self._fused.supports(job.method):
-            return self._local.train(job, tasks)
-        return [self._fused.train_client(job, task) for task in tasks]
+    def _serve(self, message: tuple[Any, ...]) -> Iterator[Any]:
+        """In a worker: do what the message says."""
+        kind, what, which = message
+        if kind == "predict":
+            yield predict(self.network, what, self.data, which)
+        else:
+            assert self._method is not None
+            yield from self._train_here(RoundJob(method=self._method, **what), which)
 
-    def _fork(self, method: Method) -> None:
-        context = multiprocessing.get_context("fork")
-        for _ in range(self._count):
-            here, there = context.Pipe()
-            mine = [here, *(pipe for _, pipe in self._workers)]
-            process = context.Process(target=self._work, args=(there, mine, method), daemon=True)
-            with warnings.catch_warnings():
-                # Python warns of forking beside threads: the progress bar's may hold a lock, but a worker takes none.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                process.start()
-            there.close()
-            self._workers.append((process, here))
-        self._method = method
-
-    def _work(self, pipe: Connection, parents: Sequence[Connection], method: Method) -> None:
-        """A worker's life: train what comes until the parent closes its end, by will or by death."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for other in parents:
-            other.close()
-        torch.set_num_threads(1)
-        while True:
-            try:
-                message, tasks = pipe.recv()
-            except (EOFError, OSError):
-                os._exit(0)
-            try:
-                answer: Any = self._train_here(RoundJob(method=method, **message), tasks)
-            except FedvlsError as error:
-                answer = error
-            except BaseException:
-                answer = traceback.format_exc()
-            pipe.send_bytes(packed(answer))
-
-
-class _ArrayPickler(pickle.Pickler):
-    """Tensors as arrays inside the message. PyTorch's own way is a shared-memory file and an open descriptor for each
-    tensor, of which a round of large models would need thousands."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return torch.from_numpy, (value.detach().contiguous().numpy(),)
-        return NotImplemented
-
-
-def packed(value: Any) -> bytes:
-    """A message that `Connection.recv` understands."""
-    buffer = io.BytesIO()
-    _ArrayPickler(buffer, protocol=5).dump(value)
-    return buffer.getvalue()
+    def _train_here(self, job: RoundJob, tasks: Sequence[ClientTask]) -> Iterator[Update]:
+        if self._whole is not None:
+            yield from self._whole.train(job, tasks)
+            return
+        fused = self._fused.supports(job.method)
+        for task in tasks:
+            yield self._fused.train_client(job, task) if fused else self._local.train(job, [task])[0]
 
 
 def balanced(cohort: Sequence[ClientTask], workers: int) -> list[list[ClientTask]]:
@@ -170,3 +119,11 @@ def balanced(cohort: Sequence[ClientTask], workers: int) -> list[list[ClientTask
         shares[least].append(task)
         load[least] += task.samples
     return shares
+
+
+def _interleaved(shares: Sequence[Predictions]) -> Predictions:
+    """All batches in order, from shares that hold every n-th of them."""
+    together: Predictions = [(torch.empty(0), 0.0)] * sum(map(len, shares))
+    for first, share in enumerate(shares):
+        together[first :: len(shares)] = share
+    return together

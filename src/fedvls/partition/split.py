@@ -48,7 +48,7 @@ class Split:
     @property
     def sizes(self) -> np.ndarray:
         """Samples per client."""
-        return np.array([len(one) for one in self.indices], dtype=np.int64)
+        return np.asarray(self.counts.sum(axis=1))
 
     @property
     def vacant(self) -> np.ndarray:
