@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .data.resident import ResidentData
+from .lift import inference
 from .models.network import ModelState, Network
 
 
@@ -46,8 +47,9 @@ def evaluate(network: Network, state: ModelState, data: ResidentData, classes: i
 def predict(network: Network, state: ModelState, data: ResidentData, which: slice = slice(None)) -> Predictions:
     """What the model says of these test batches (by default all), each with its summed cross-entropy in float64."""
     predicted, losses = [], []
+    see = inference(network, state, data.device)
     for x, labels in data.test_batches(which):
-        logits = network.logits(state, x, train=False)
+        logits, _ = see(x)
         predicted.append(logits.argmax(-1))
         losses.append(torch.nn.functional.cross_entropy(logits.double(), labels, reduction="sum"))
     return list(zip(predicted, torch.stack(losses).tolist() if losses else [], strict=True))

@@ -23,6 +23,9 @@ def stacked(network: Network, data: ResidentData, augmentation: Augmentation) ->
     return ParallelEngine(network, data, augmentation, whole=engine) if is_supported(data) else engine
 
 
+# Up to this many samples in a minibatch, a cohort in one kernel beat kernels side by side on an H200.
+SMALL = 16
+
 ENGINES: dict[str, Callable[[Network, ResidentData, Augmentation], Engine]] = {
     "sequential": SequentialEngine,
     "parallel": ParallelEngine,
@@ -73,6 +76,9 @@ def _fastest(
         return "sequential", f"the faster ones cannot train this: {reason}"
     if lifted_by_hand(network, data.device, data.dtype) is not None:
         return "stacked", "one captured step for the whole cohort: this model has a form written for stacks"
+    small = job.recipe.batch_size <= SMALL and not network.has_batch_norm
+    if small and why_not_captured(StackedEngine(network, data, augmentation), job, trial) is None:
+        return "stacked", f"minibatches of {job.recipe.batch_size} do not fill a GPU one client at a time"
     reason = why_not_captured(GraphedEngine(network, data, augmentation), job, trial)
     if reason:
         return "sequential", f"the faster ones cannot train this: {reason}"

@@ -38,7 +38,7 @@ class SplitObjective:
                 outputs.append(features.detach().requires_grad_())
             given = replace(inputs, logits=outputs[0], features=outputs[1] if len(outputs) > 1 else None)
             loss = Objective(tuple(self.of_outputs))(given)
-            found = torch.autograd.grad(loss.sum(), outputs, allow_unused=True)
+            found = torch.autograd.grad(loss, outputs, torch.ones_like(loss), allow_unused=True)
         slope = torch.zeros_like(logits) if found[0] is None else found[0]
         return Slopes(loss.detach(), slope, found[1] if len(found) > 1 else None)
 
@@ -49,6 +49,6 @@ class SplitObjective:
         with torch.enable_grad():
             leaves = {name: value.detach().requires_grad_() for name, value in point.items()}
             loss = Objective(tuple(self.of_params))(replace(inputs, params=leaves))
-            found = torch.autograd.grad(loss.sum(), list(leaves.values()))
+            found = torch.autograd.grad(loss, list(leaves.values()), torch.ones_like(loss))
         torch._foreach_add_(list(into.values()), list(found))
         return loss.detach()

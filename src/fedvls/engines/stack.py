@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..lift.base import Forward, Lifted
-from ..losses.term import ClientStatistics, LossInputs
+from ..losses.term import LossInputs
 from ..models.network import ModelState
 from ..steps import StepContext
 from .base import ClientTask, RoundJob, Tensors, Update, finished
@@ -20,6 +20,7 @@ from .capture import Replay
 from .objective import SplitObjective
 from .samples import Samples, previous_model, to_device
 from .schedule import Block, Minibatches, blocks, minibatches
+from .statistics import StackStatistics
 
 SAMPLEWISE = ("teacher_logits", "teacher_features", "previous_features")
 
@@ -38,6 +39,7 @@ class Stack:
         self.step_number = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.replay = Replay(self.device)
         self._held: Tensors = {}
+        self.statistics: StackStatistics | None = None
         self._job: RoundJob | None = None
 
     def train(self, job: RoundJob, tasks: Sequence[ClientTask]) -> Iterator[None]:
@@ -127,10 +129,8 @@ class Stack:
         }
         self.broadcast = {name: self._hold(f"broadcast/{name}", value) for name, value in job.broadcast.items()}
         counts = torch.stack([task.counts for task in tasks])
-        known = ClientStatistics(_filled(counts, self.capacity))
-        self.statistics = ClientStatistics(self._hold("counts", known.counts))
-        for name in ("vacant", "prior", "majority"):  # once per round, not in every step
-            self.statistics.__dict__[name] = self._hold(name, getattr(known, name))
+        self.statistics = self.statistics or StackStatistics(_filled(counts, self.capacity))
+        self.statistics.update(_filled(counts, self.capacity))
         self.has_previous = self._hold(
             "has_previous", _filled(torch.tensor([bool(previous_model(t)) for t in tasks]), self.capacity)
         )
@@ -192,7 +192,7 @@ class Stack:
             logits=taken["x"],  # replaced at every point
             labels=taken["y"],
             sample_mask=mask,
-            client=self.statistics.part(own),
+            client=self._statistics().of(own),
             teacher_params=self.teacher,
             received=self.broadcast,
             has_previous=self.has_previous[own],
@@ -217,9 +217,13 @@ class Stack:
             self._collect(own, gradient.features, inputs.labels, mask & collected.unsqueeze(1))
         self.step_number += 1
 
+    def _statistics(self) -> StackStatistics:
+        assert self.statistics is not None
+        return self.statistics
+
     def _collect(self, own: slice, features: Tensor, labels: Tensor, counted: Tensor) -> None:
         """Add the minibatches' features to each client's sums per class."""
-        classes, held = self.statistics.counts.shape[1], self._held
+        classes, held = self._statistics().all.counts.shape[1], self._held
         if "feature_sums" not in held:
             held["feature_sums"] = features.new_zeros(self.capacity, classes, features.shape[-1])
             held["feature_counts"] = features.new_zeros(self.capacity, classes)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .masking import exclude
-from .term import LossInputs, Term, full_precision, term
+from .term import FLOOR, LossInputs, Term, full_precision, term
 
 
 def _negative_log_likelihood(inputs: LossInputs, logits: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ def cross_entropy() -> Term:
     return value
 
 
-def calibrated_cross_entropy(floor: float = 1e-9) -> Term:
+def calibrated_cross_entropy(floor: float = FLOOR) -> Term:
     """L_cal = CE(z + log(p + floor), y)  (FedVLS eq. 2).
 
     floor = 0 is the printed equation: vacant classes leave the softmax. The released program uses 1e-9, which shifts a
@@ -38,6 +38,8 @@ def calibrated_cross_entropy(floor: float = 1e-9) -> Term:
     def value(inputs: LossInputs) -> Tensor:
         logits, client = full_precision(inputs.logits), inputs.client
         prior = client.prior.to(logits.dtype).unsqueeze(-2)
+        if floor == FLOOR:  # known once, not computed in every step
+            return _negative_log_likelihood(inputs, logits + client.log_prior.to(logits.dtype).unsqueeze(-2))
         if floor > 0:
             return _negative_log_likelihood(inputs, logits + (prior + floor).log())
         present = ~client.vacant.unsqueeze(-2)

@@ -8,10 +8,9 @@ from typing import Literal
 from torch import Tensor
 
 from .masking import exclude
-from .term import LossInputs, Term, full_precision, term
+from .term import FLOOR, LossInputs, Term, full_precision, term
 
 Suppression = Literal["released", "printed", "none"]
-FLOOR = 1e-9
 
 
 def logit_suppression(form: Literal["released", "printed"] = "released") -> Term:
@@ -30,14 +29,14 @@ def logit_suppression(form: Literal["released", "printed"] = "released") -> Term
         logits, real = full_precision(inputs.logits), inputs.sample_mask.unsqueeze(-1)
         prior = inputs.client.prior.to(logits.dtype)
         not_label = ~inputs.is_label
-        log_batch = inputs.sample_mask.sum(-1, keepdim=True).clamp(min=1).to(logits.dtype).log()
+        log_batch = inputs.real.to(logits.dtype).log().unsqueeze(-1)
         if form == "printed":
             counted = not_label & real
             terms = logits
         else:
             uniform = math.log(1.0 / logits.shape[-1] + FLOOR)
             counted = real.expand(logits.shape)
-            terms = (logits - (prior + FLOOR).log().unsqueeze(-2) + uniform) * not_label
+            terms = (logits - inputs.client.log_prior.to(logits.dtype).unsqueeze(-2) + uniform) * not_label
         per_class = exclude(terms, counted).logsumexp(-2) - log_batch
         return (prior * per_class.masked_fill(~counted.any(-2), 0.0)).sum(-1)
 

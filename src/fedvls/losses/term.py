@@ -17,6 +17,7 @@ from ..errors import UsageError
 from ..numerics import full_precision as full_precision
 
 Parameters = Mapping[str, Tensor]
+FLOOR = 1e-9
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,6 @@ class ClientStatistics:
     """Label statistics of a client: class counts (floating) over its *whole* local data, `counts[..., C]`."""
 
     counts: Tensor
-
-    def part(self, own: slice) -> ClientStatistics:
-        """The statistics of some of the clients; what is known of all of them is not computed again."""
-        part = ClientStatistics(self.counts[own])
-        part.__dict__.update({name: value[own] for name, value in self.__dict__.items() if name != "counts"})
-        return part
 
     @cached_property
     def vacant(self) -> Tensor:
@@ -40,6 +35,11 @@ class ClientStatistics:
     def prior(self) -> Tensor:
         """p(c) = n_c / n, `[..., C]`."""
         return self.counts / self.counts.sum(-1, keepdim=True)
+
+    @cached_property
+    def log_prior(self) -> Tensor:
+        """log(p(c) + 1e-9): finite for vacant classes too, `[..., C]`."""
+        return (self.prior + FLOOR).log()
 
     @cached_property
     def majority(self) -> Tensor:
@@ -78,14 +78,15 @@ class LossInputs:
 
     def over_batch(self, values: Tensor) -> Tensor:
         """Mean of `values[..., B]` over the real samples of the batch."""
-        return values.masked_fill(self._padding, 0.0).sum(-1) / self._real
+        return values.masked_fill(self.padding, 0.0).sum(-1) / self.real
 
     @cached_property
-    def _padding(self) -> Tensor:
+    def padding(self) -> Tensor:
+        """Samples that are not real, `[..., B]`."""
         return ~self.sample_mask
 
     @cached_property
-    def _real(self) -> Tensor:
+    def real(self) -> Tensor:
         """How many samples of the batch are real, and at least 1."""
         return self.sample_mask.sum(-1).clamp(min=1)
 
