@@ -15,7 +15,9 @@ NOISE = 0.75
 """Weight of the noise in a generated pixel; the rest is the template's."""
 
 
-def workload_data(workload: Workload, dataset: str | None, data_dir: str | None, seed: int) -> tuple[FederatedData, str]:
+def workload_data(
+    workload: Workload, dataset: str | None, data_dir: str | None, seed: int
+) -> tuple[FederatedData, str]:
     """The data and a few words on what they are.
 
     dataset: a name or path instead of the workload's own, or "generated". Without it and without a `data_dir`, a set
@@ -46,8 +48,9 @@ def _fitted(workload: Workload, data: FederatedData) -> FederatedData:
             f"data set {data.name!r} has {len(data.y_train)} training and {len(data.y_test)} test samples; workload "
             f"{workload.name!r} needs {workload.train} and {workload.test}: ask for fewer with --samples"
         )
-    parts = [part[:n].reshape(n, *shape) for part, n in ((data.x_train, workload.train), (data.x_test, workload.test))]
-    return _data(workload, parts[0], data.y_train[: workload.train], parts[1], data.y_test[: workload.test], data.name)
+    train, test = workload.train, workload.test
+    x, x_test = data.x_train[:train].reshape(train, *shape), data.x_test[:test].reshape(test, *shape)
+    return _data(workload, data.name, x, data.y_train[:train], x_test, data.y_test[:test])
 
 
 def generated(workload: Workload, seed: int = 0) -> FederatedData:
@@ -58,14 +61,14 @@ def generated(workload: Workload, seed: int = 0) -> FederatedData:
     coarse = (kinds, channels, -(-height // cell), -(-width // cell))
     patterns = rng.uniform(rng.key(seed, "bench", "patterns"), coarse).repeat(cell, 2).repeat(cell, 3)
     patterns = (255 * (1 - NOISE) * patterns[:, :, :height, :width]).astype(np.uint8)
-    parts = []
+    parts = list[np.ndarray]()
     for part, samples in (("train", workload.train), ("test", workload.test)):
         kind = rng.key(seed, "bench", part, "kinds").random_raw(samples) % kinds
         noise = _bytes(rng.key(seed, "bench", part, "noise"), samples * channels * height * width)
         x = (noise * NOISE).astype(np.uint8).reshape(samples, *workload.image)
         x += patterns[kind]
         parts += [x, (kind % workload.classes).astype(np.int64)]
-    return _data(workload, *parts, f"generated-{workload.dataset}")
+    return _data(workload, f"generated-{workload.dataset}", *parts)
 
 
 def _bytes(bits: np.random.Philox, n: int) -> np.ndarray:
@@ -73,8 +76,8 @@ def _bytes(bits: np.random.Philox, n: int) -> np.ndarray:
     return bits.random_raw(-(-n // 8)).view(np.uint8)[:n].astype(np.float32)
 
 
-def _data(
-    workload: Workload, x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, name: str
-) -> FederatedData:
-    scale = {"mean": workload.mean, "std": workload.std}
-    return FederatedData.from_arrays(x, y, x_test, y_test, classes=workload.classes, name=name, **scale)
+def _data(workload: Workload, name: str, *arrays: np.ndarray) -> FederatedData:
+    x, y, x_test, y_test = arrays
+    return FederatedData.from_arrays(
+        *(x, y, x_test, y_test), classes=workload.classes, name=name, mean=workload.mean, std=workload.std
+    )

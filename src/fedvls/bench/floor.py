@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from multiprocessing.connection import Connection
-from types import TracebackType
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class FloorMeter:
     def __enter__(self) -> FloorMeter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -48,7 +48,8 @@ def write_inputs(folder: Path, workload: Workload, data: FederatedData, split: S
         sizes=np.asarray([len(own) for own in split.indices]),
     )
     start = workload_network(workload, seed).start(torch.device("cpu"), torch.float32)
-    np.savez(folder / "start.npz", **{name: tensor.numpy() for name, tensor in start.tensors().items()})
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in start.tensors().items()}
+    np.savez(folder / "start.npz", **arrays)
 
 
 def write_settings(folder: Path, workload: Workload, **row: Any) -> Path:

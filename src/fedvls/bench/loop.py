@@ -10,6 +10,7 @@ import copy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,14 +70,14 @@ class Loop:
         counts = torch.from_numpy(self.counts[client]).to(self.device, torch.float32)
         order = torch.Generator()
         order.manual_seed(int(rng.key(inputs["seed"], "bench-loop", round, client).random_raw() >> 1))
-        loader = DataLoader(self.clients[client], inputs["batch_size"], shuffle=True, generator=order)  # type: ignore[arg-type]
+        loader: Any = DataLoader(self.clients[client], inputs["batch_size"], shuffle=True, generator=order)  # type: ignore[arg-type]
         with rng.torch_draws(self.device, inputs["seed"], "bench-loop", round, client):
             for epoch in range(inputs["epochs"]):
                 where = {"seed": inputs["seed"], "round": round, "client": client, "epoch": epoch}
                 for x, y in loader:
                     x, y = self._prepared(x.to(self.device), where), y.to(self.device)
                     optimizer.zero_grad()
-                    self.loss(model, teacher, counts, x, y).backward()
+                    self.loss(model, teacher, counts, x, y).backward()  # type: ignore[no-untyped-call]
                     optimizer.step()
         return model
 

@@ -64,7 +64,7 @@ class Workload:
         """Timed rounds on this device."""
         if device not in self.rounds:
             allowed = " or ".join(self.rounds)
-            raise UsageError(f"workload {self.name!r} is meant for {allowed}, not for {device}; give --rounds to insist")
+            raise UsageError(f"workload {self.name!r} is meant for {allowed}, not {device}; give --rounds to insist")
         return self.rounds[device]
 
     @property

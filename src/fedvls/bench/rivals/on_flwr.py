@@ -31,9 +31,9 @@ def train_client(path: str, arrays: Any, client: int) -> tuple[nn.Module, int]:
     mine, labels = x[own].to(device), y[own].to(device)
     optimizer = inputs.optimizer(model)
     for _ in range(inputs["epochs"]):
-        for rows in torch.randperm(len(own)).to(device).split(inputs["batch_size"]):
+        for rows in torch.split(torch.randperm(len(own)).to(device), inputs["batch_size"]):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(mine[rows]), labels[rows]).backward()
+            nn.functional.cross_entropy(model(mine[rows]), labels[rows]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     return model, len(own)
 

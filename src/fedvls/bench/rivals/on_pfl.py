@@ -71,8 +71,8 @@ def run(inputs: Inputs, reporter: Reporter | None) -> None:
     sizes = {client: len(own) for client, own in enumerate(inputs.positions)}
     data = FederatedDataset(client_data, Sampler(inputs["clients"]), user_id_to_weight=sizes)
     module = inputs.model()
-    module.loss = MethodType(loss, module)  # type: ignore[assignment]
-    module.metrics = MethodType(metrics, module)  # type: ignore[assignment]
+    module.loss = MethodType(loss, module)
+    module.metrics = MethodType(metrics, module)
     values = inputs.sgd
     model = PyTorchModel(
         module,

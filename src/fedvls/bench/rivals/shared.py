@@ -16,6 +16,7 @@ or {"event": "refused", "reason": "..."} if it cannot run what it is asked for.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import sys
@@ -63,7 +64,7 @@ class Inputs:
         """Samples that pass forward and backward when these clients (default: any cohort of equal ones) train."""
         if clients is None:
             mean = sum(map(len, self.positions)) / len(self.positions)
-            return round(mean * self["cohort"] * self["epochs"])
+            return round(mean * int(self["cohort"]) * int(self["epochs"]))
         return int(sum(len(self.positions[c]) for c in clients)) * int(self["epochs"])
 
     def model(self) -> nn.Module:
@@ -79,7 +80,7 @@ class Inputs:
         return torch.optim.SGD(model.parameters(), **self.sgd)
 
     @property
-    def sgd(self) -> dict[str, float]:
+    def sgd(self) -> dict[str, Any]:
         """The optimizer's values."""
         return {key: float(self[key]) for key in ("lr", "momentum", "weight_decay")}
 
@@ -113,7 +114,7 @@ def build_model(spec: dict[str, Any]) -> nn.Module:
 def mlp(widths: list[int]) -> nn.Module:
     """Flatten, then Linear layers of these widths with ReLU in between."""
     layers: list[nn.Module] = [nn.Flatten()]
-    for inputs, outputs in zip(widths, widths[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -193,8 +194,8 @@ class Reporter:
 
     def done(self) -> None:
         """The end."""
-        used = torch.cuda.max_memory_reserved() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-        self._say("done", gpu_memory=used)
+        used = torch.cuda.max_memory_reserved() if torch.cuda.is_available() else 0
+        self._say("done", gpu_memory=used or None)
 
     def _say(self, event: str, **values: Any) -> None:
         self._events.write(json.dumps({"event": event, **values}) + "\n")
