@@ -59,17 +59,8 @@ def interpreter(rival: Rival, cache: Path, tell: Callable[[str], None]) -> Path:
     constraint = folder / "constraints.txt"
     constraint.write_text(f"torch=={version}\n", encoding="utf-8")
     _call([sys.executable, "-m", "venv", folder], "its environment cannot be made")
-    install: list[str | Path] = [
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--constraint",
-        constraint,
-    ]
-    _call([*install, "torch", "numpy", rival.requirement], "it cannot be installed")
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(constraint)]
+    _call([python, *install, "torch", "numpy", rival.requirement], "it cannot be installed")
     complete.write_text(json.dumps({"requirement": rival.requirement, "torch": version}), encoding="utf-8")
     return python
 
