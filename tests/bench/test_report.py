@@ -19,7 +19,8 @@ from fedvls.runs.files import to_json
 def measurement(rate: float, floor: float | None = 100_000, **values: object) -> Measurement:
     """Ten seconds at this many samples per second."""
     known = {"samples": int(10 * rate), "seconds": 10.0, "train_seconds": None, "accuracy": 0.725, "rounds": 2}
-    return Measurement(**{**known, "floor": floor, "peak_memory": 600_000_000, **values})
+    floors = {"floors": () if floor is None else (floor, floor), "processor_share": 1.0}
+    return Measurement(**{**known, **floors, "peak_memory": 600_000_000, **values})
 
 
 def canned(program: str, kind: str, method: str, rate: float | None, **values: object) -> Row:
@@ -83,6 +84,29 @@ def test_a_row_that_could_not_be_measured_says_why(rows):
     assert cells(rows, named(rows, "flwr", "fedavg"))[2] == "not measured: it cannot be installed: no network"
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"floors": (50_000, 100_000)},  # half as fast before as after
+        {"processor_share": 0.4},  # others had the cores
+        {"floors": (9_000, 9_000)},  # 10,000 samples/s are more than the floor: one of the two is wrong
+    ],
+)
+def test_a_row_measured_on_an_unsteady_machine_is_marked_and_so_are_its_targets(rows, values):
+    shaky = canned("parallel", "ours", "fedvls", None).with_measurement(measurement(10_000, **values))
+    assert cells([shaky], shaky)[5].endswith(" ?")
+    assert not cells(rows, rows[-1])[5].endswith("?")
+    target = next(target for target in TARGETS if target.text == "FedVLS of the GEMM floor")
+    assert target.steady(rows)
+    assert not target.steady([*rows, shaky])
+
+
+def test_a_shaky_rival_makes_the_ratio_to_it_shaky(rows):
+    shaky = canned("fluke", "rival", "fedavg", None).with_measurement(measurement(1000, processor_share=0.3))
+    target = next(t for t in TARGETS if t.text == "FedAvg over the fastest rival" and t.device == "cpu")
+    assert not target.steady([*rows, shaky])
+
+
 def test_training_only_is_shown_where_the_program_tells_it():
     row = canned("parallel", "ours", "fedavg", None).with_measurement(measurement(1000, train_seconds=8.0))
     assert cells([row], row)[4] == "1,250"
@@ -133,6 +157,7 @@ def test_json_holds_everything_and_is_strict(report):
     assert row.keys() == {
         *("workload", "program", "kind", "method", "device", "dtype", "reason", "setting"),
         *("rate", "train_rate", "share_of_floor", "floor", "accuracy", "peak_memory", "gpu_memory"),
+        *("steady", "processor_share"),
         *("over_fastest_rival", "over_loop", "measurements"),
     }
     assert (row["rate"], row["over_fastest_rival"]) == (80_000, 2.0)

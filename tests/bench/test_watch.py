@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedvls.bench import processes
+from fedvls.bench.floor import FloorReading
 from fedvls.bench.rivals import shared
 from fedvls.bench.watch import NotRun, measure
 
@@ -39,11 +40,12 @@ def written(tmp_path: Path, text: str) -> list[str]:
 
 
 def test_a_program_is_measured_without_its_first_round_and_between_two_floors(tmp_path):
-    floors = iter([1000.0, 3000.0])
+    floors = iter([FloorReading(1000.0, 0.9), FloorReading(3000.0, 1.0)])
     events = []
     found = measure(program(tmp_path), floor=lambda: next(floors), on_event=events.append)
     assert (found.samples, found.seconds, found.train_seconds, found.rounds) == (300, 6.0, 3.0, 3)
     assert (found.rate, found.train_rate, found.accuracy) == (50.0, 100.0, 0.3)
+    assert (found.floors, found.processor_share, found.steady) == ((1000.0, 3000.0), 0.9, False)
     assert (found.floor, found.share_of_floor) == (2000.0, 0.025)
     assert found.setting == "as a fake"
     assert "numpy" in found.versions

@@ -19,6 +19,12 @@ from .watch import Event
 
 HEADS = ("samples/s", "training only", "of floor", "x rival", "x loop", "accuracy", "peak memory")
 
+UNSTEADY = " ?"
+UNSTEADY_NOTE = (
+    "?: the machine was not steady: other programs took its cores, or the floor before and after differs by more than a "
+    "quarter, or is exceeded. Such rows and targets prove nothing; run again on a quiet machine, with --repeat 3."
+)
+
 
 class Display(Watcher):
     """A bar with row, rate and time left on a terminal; a line per row elsewhere."""
@@ -87,6 +93,8 @@ def print_report(report: Report, console: Console | None = None) -> None:
     for facts in report.workloads:
         out.print(rows_table(facts, [row for row in report.rows if row.workload == facts.workload.name]))
     out.print(targets_table(report.rows))
+    if not all(row.steady for row in report.rows):
+        out.print(UNSTEADY_NOTE, highlight=False)
     cpu, cores, gpu = (report.machine[key] for key in ("cpu", "cores", "gpu"))
     out.print(f"machine: {cpu}, {cores} cores, GPU: {gpu or 'none used'}", highlight=False)
     out.print("versions: " + ", ".join(f"{k} {v}" for k, v in report.versions().items()), highlight=False)
@@ -125,7 +133,7 @@ def cells(rows: Sequence[Row], row: Row) -> list[str]:
         row.measurements[0].setting,
         _number(row.rate),
         _number(row.middle("train_rate")),
-        _percent(row.middle("share_of_floor")),
+        _percent(row.middle("share_of_floor")) + ("" if row.steady else UNSTEADY),
         _times(ratio(rows, row, "rival")),
         _times(ratio(rows, row, "loop")),
         _percent(row.middle("accuracy"), 1),
@@ -147,11 +155,15 @@ def targets_table(rows: Sequence[Row]) -> Table:
             target.device,
             target.text,
             "stated" if target.wanted is None else _with_unit(target, target.wanted),
-            "not measured here" if reached is None else _with_unit(target, reached),
+            "not measured here" if reached is None else _with_unit(target, reached) + _mark(target, rows),
             "" if share is None else f"{share:.2f}",
             style="" if reached is not None else "dim",
         )
     return table
+
+
+def _mark(target: Target, rows: Sequence[Row]) -> str:
+    return "" if target.steady(rows) else UNSTEADY
 
 
 def _with_unit(target: Target, value: float) -> str:

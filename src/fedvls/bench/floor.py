@@ -42,6 +42,16 @@ class Floor:
         return sum(2 * m * k * n for m, k, n in self.products) / self.batch_size
 
 
+@dataclass(frozen=True)
+class FloorReading:
+    """One measurement of the floor."""
+
+    rate: float
+    """Samples per second of all processes together."""
+    processor_share: float
+    """How much of their cores the processes got: below 1 where other programs wanted them too."""
+
+
 class FloorMeter:
     """Worker processes that wait, and multiply when asked."""
 
@@ -58,11 +68,12 @@ class FloorMeter:
         for _, pipe in self._workers:
             pipe.recv()  # PyTorch is loaded
 
-    def measure(self, seconds: float) -> float:
-        """Samples per second of all processes together."""
+    def measure(self, seconds: float) -> FloorReading:
+        """Multiply in all processes at once."""
         for _, pipe in self._workers:
             pipe.send(seconds)
-        return float(sum(pipe.recv() for _, pipe in self._workers))
+        rates, shares = zip(*(pipe.recv() for _, pipe in self._workers), strict=True)
+        return FloorReading(sum(rates), sum(shares) / len(shares))
 
     def close(self) -> None:
         for worker, pipe in self._workers:
@@ -107,12 +118,14 @@ def gemm_step(products: Sequence[tuple[int, int, int]]) -> Callable[[], None]:
     return step
 
 
-def rate(step: Callable[[], None], samples: int, seconds: float) -> float:
-    """Samples per second of a step that is repeated for about `seconds`, after one repetition that does not count."""
+def rate(step: Callable[[], None], samples: int, seconds: float) -> tuple[float, float]:
+    """Samples per second of a step that is repeated for about `seconds`, after one repetition that does not count; and
+    the share of that time in which the process had a core."""
     step()
-    began, steps = time.perf_counter(), 0
+    began, computed, steps = time.perf_counter(), time.process_time(), 0
     while time.perf_counter() - began < seconds:
         for _ in range(10):
             step()
         steps += 10
-    return samples * steps / (time.perf_counter() - began)
+    taken = time.perf_counter() - began
+    return samples * steps / taken, (time.process_time() - computed) / taken

@@ -15,7 +15,7 @@ from .targets import TARGETS
 from .workloads import Workload
 
 SCHEMA = 1
-MEDIANS = ("rate", "train_rate", "share_of_floor", "floor", "accuracy", "peak_memory", "gpu_memory")
+MEDIANS = ("rate", "train_rate", "share_of_floor", "floor", "accuracy", "peak_memory", "gpu_memory", "processor_share")
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Report:
                     **{key: getattr(target, key) for key in ("text", "workload", "device", "method", "wanted", "unit")},
                     "reached": target.reached(self.rows),
                     "ratio": target.ratio(self.rows),
+                    "steady": target.steady(self.rows),
                 }
                 for target in TARGETS
             ],
@@ -72,6 +73,7 @@ class Report:
         return {
             **{key: getattr(row, key) for key in identity},
             **{key: row.middle(key) for key in MEDIANS},
+            "steady": row.steady,
             "over_fastest_rival": ratio(self.rows, row, "rival"),
             "over_loop": ratio(self.rows, row, "loop"),
             "setting": row.measurements[0].setting if row.measurements else "",

@@ -9,6 +9,9 @@ from typing import Literal
 
 Kind = Literal["ours", "loop", "rival"]
 
+STEADY_WITHIN = 1.25
+LEAST_PROCESSOR_SHARE = 0.9
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -27,8 +30,10 @@ class Measurement:
     peak_memory: int | None = None
     """Bytes, all its processes together."""
     gpu_memory: int | None = None
-    floor: float | None = None
-    """Samples per second of the matrix products alone, measured before and after."""
+    floors: tuple[float, ...] = ()
+    """Samples per second of the matrix products alone, before and after the timed rounds."""
+    processor_share: float | None = None
+    """The least share of its cores that the floor got: below 1 where others used the machine."""
     versions: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -39,6 +44,18 @@ class Measurement:
     @property
     def train_rate(self) -> float | None:
         return None if not self.train_seconds else self.samples / self.train_seconds
+
+    @property
+    def floor(self) -> float | None:
+        return sum(self.floors) / len(self.floors) if self.floors else None
+
+    @property
+    def steady(self) -> bool:
+        """Whether the floor can be believed: the same before and after, with the cores to itself, and not exceeded."""
+        if not self.floors or self.processor_share is None:
+            return True
+        alike = max(self.floors) <= STEADY_WITHIN * min(self.floors)
+        return alike and self.processor_share >= LEAST_PROCESSOR_SHARE and (self.share_of_floor or 0) <= 1
 
     @property
     def share_of_floor(self) -> float | None:
@@ -74,6 +91,11 @@ class Row:
     @property
     def rate(self) -> float | None:
         return self.middle("rate")
+
+    @property
+    def steady(self) -> bool:
+        """Whether the machine was steady in every repetition."""
+        return all(measurement.steady for measurement in self.measurements)
 
 
 def fastest(rows: Iterable[Row]) -> Row | None:

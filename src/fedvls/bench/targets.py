@@ -31,10 +31,16 @@ class Target:
 
     def reached(self, rows: Sequence[Row]) -> float | None:
         """The value of our fastest row that did this work; None if it was not measured."""
-        work = (self.workload, self.device, self.method)
-        ours = [row for row in rows if row.kind == "ours" and (row.workload, row.device, row.method) == work]
-        best = fastest(ours)
+        best = fastest(row for row in self._same_work(rows) if row.kind == "ours")
         return None if best is None else self.measure(rows, best)
+
+    def steady(self, rows: Sequence[Row]) -> bool:
+        """Whether the machine was steady for everyone who did this work: a ratio needs both of its sides."""
+        return all(row.steady for row in self._same_work(rows))
+
+    def _same_work(self, rows: Sequence[Row]) -> list[Row]:
+        work = (self.workload, self.device, self.method)
+        return [row for row in rows if (row.workload, row.device, row.method) == work]
 
     def ratio(self, rows: Sequence[Row]) -> float | None:
         """Reached over wanted, above 1 where the target is met; None if either is missing."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from . import processes
+from .floor import FloorReading
 from .rows import Measurement
 
 SAMPLED_EVERY = 1.0
@@ -28,7 +29,7 @@ class NotRun(Exception):
 def measure(
     command: Sequence[str],
     *,
-    floor: Callable[[], float] | None = None,
+    floor: Callable[[], FloorReading] | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
     limit: float = 3600,
     environment: Mapping[str, str] | None = None,
@@ -60,7 +61,7 @@ def measure(
 def _listen(
     program: subprocess.Popen[str],
     log: IO[str],
-    floor: Callable[[], float] | None,
+    floor: Callable[[], FloorReading] | None,
     on_event: Callable[[Event], None],
     limit: float,
 ) -> Measurement:
@@ -68,7 +69,7 @@ def _listen(
     lines: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_read, args=(program, lines), daemon=True).start()
     events: list[Event] = []
-    floors: list[float] = []
+    floors: list[FloorReading] = []
     peak, heard = 0, time.monotonic()
     while True:
         try:
@@ -120,7 +121,7 @@ def _failure(code: int, log: IO[str]) -> str:
     return f"it ended with code {code}: {lines[-1][:200] if lines else 'it wrote nothing'}"
 
 
-def _measurement(events: Sequence[Event], peak: int, floors: Sequence[float]) -> Measurement:
+def _measurement(events: Sequence[Event], peak: int, floors: Sequence[FloorReading]) -> Measurement:
     rounds = [event for event in events if event["event"] == "round"]
     if not rounds:
         raise NotRun("it reported no round")
@@ -135,6 +136,7 @@ def _measurement(events: Sequence[Event], peak: int, floors: Sequence[float]) ->
         setting=ready.get("setting", ""),
         peak_memory=peak or None,
         gpu_memory=events[-1].get("gpu_memory"),
-        floor=sum(floors) / len(floors) if floors else None,
+        floors=tuple(reading.rate for reading in floors),
+        processor_share=min((reading.processor_share for reading in floors), default=None),
         versions=ready.get("versions", {}),
     )
