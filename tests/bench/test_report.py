@@ -88,6 +88,7 @@ def test_a_row_that_could_not_be_measured_says_why(rows):
     "values",
     [
         {"floors": (50_000, 100_000)},  # half as fast before as after
+        {"computed_in_pause": 0.9},  # it trained on while it should have waited
         {"processor_share": 0.4},  # others had the cores
         {"floors": (9_000, 9_000)},  # 10,000 samples/s are more than the floor: one of the two is wrong
     ],

@@ -53,6 +53,22 @@ def test_a_program_is_measured_without_its_first_round_and_between_two_floors(tm
     assert said == ["ready", "pause", "round", "round", "round", "pause", "done"]
 
 
+def test_a_program_that_computes_in_its_pause_is_found_out(tmp_path):
+    """As a process that is not told to wait would: its work is off the clock, and the floor beside it too low."""
+    spin = "import threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin, daemon=True).start()\n"
+    command = program(tmp_path)
+    script = Path(command[1])
+
+    def floor() -> FloorReading:
+        time.sleep(1.0)
+        return FloorReading(1000.0, 1.0)
+
+    waiting = measure(command, floor=floor).computed_in_pause
+    script.write_text(spin + script.read_text())
+    if Path("/proc/self/stat").exists():
+        assert measure(command, floor=floor).computed_in_pause > waiting
+
+
 def test_a_refusal_is_the_reason(tmp_path):
     with pytest.raises(NotRun, match=r"^the engine needs a GPU$"):
         measure(program(tmp_path, end="reporter.refused('the engine needs\\n a GPU')"))

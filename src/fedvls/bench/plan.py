@@ -41,7 +41,7 @@ class Plan:
     cache: Path = Path("~/.cache/fedvls/bench")
     floor_seconds: float = 1.0
     """How long the floor is measured, before and after every row; 0: not at all."""
-    limit: float = 3600
+    limit: float = 1200
     """Seconds without a word after which a program is given up."""
     seed: int = 0
 

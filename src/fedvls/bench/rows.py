@@ -11,6 +11,7 @@ Kind = Literal["ours", "loop", "rival"]
 
 STEADY_WITHIN = 1.25
 LEAST_PROCESSOR_SHARE = 0.9
+MOST_IN_PAUSE = 0.2
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Measurement:
     """Samples per second of the matrix products alone, before and after the timed rounds."""
     processor_share: float | None = None
     """The least share of its cores that the floor got: below 1 where others used the machine."""
+    computed_in_pause: float = 0.0
+    """Cores the program kept busy while it should have waited: work off the clock, and cores taken from the floor."""
     versions: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -51,10 +54,10 @@ class Measurement:
 
     @property
     def steady(self) -> bool:
-        """Whether the floor can be believed: the same before and after, with the cores to itself, and not exceeded."""
+        """Whether the floor can be believed: alike before and after, with the cores to itself, and not exceeded."""
         if not self.floors or self.processor_share is None:
             return True
-        alike = max(self.floors) <= STEADY_WITHIN * min(self.floors)
+        alike = max(self.floors) <= STEADY_WITHIN * min(self.floors) and self.computed_in_pause <= MOST_IN_PAUSE
         return alike and self.processor_share >= LEAST_PROCESSOR_SHARE and (self.share_of_floor or 0) <= 1
 
     @property

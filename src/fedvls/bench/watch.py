@@ -70,7 +70,7 @@ def _listen(
     threading.Thread(target=_read, args=(program, lines), daemon=True).start()
     events: list[Event] = []
     floors: list[FloorReading] = []
-    peak, heard = 0, time.monotonic()
+    peak, busy, heard = 0, 0.0, time.monotonic()
     while True:
         try:
             line = lines.get(timeout=SAMPLED_EVERY)
@@ -88,11 +88,14 @@ def _listen(
         if event["event"] == "refused":
             raise NotRun(event["reason"])
         if event["event"] == "done":
-            return _measurement(events, peak, floors)
+            return _measurement(events, peak, busy, floors)
         if event["event"] == "pause":
             peak = max(peak, processes.memory(program.pid) or 0)
             if floor is not None:
+                began, used = time.monotonic(), processes.processor_seconds(program.pid)
                 floors.append(floor())
+                used = processes.processor_seconds(program.pid) - used
+                busy = max(busy, used / (time.monotonic() - began))
             program.stdin.write("go\n")
             program.stdin.flush()
 
@@ -121,7 +124,7 @@ def _failure(code: int, log: IO[str]) -> str:
     return f"it ended with code {code}: {lines[-1][:200] if lines else 'it wrote nothing'}"
 
 
-def _measurement(events: Sequence[Event], peak: int, floors: Sequence[FloorReading]) -> Measurement:
+def _measurement(events: Sequence[Event], peak: int, busy: float, floors: Sequence[FloorReading]) -> Measurement:
     rounds = [event for event in events if event["event"] == "round"]
     if not rounds:
         raise NotRun("it reported no round")
@@ -138,5 +141,6 @@ def _measurement(events: Sequence[Event], peak: int, floors: Sequence[FloorReadi
         gpu_memory=events[-1].get("gpu_memory"),
         floors=tuple(reading.rate for reading in floors),
         processor_share=min((reading.processor_share for reading in floors), default=None),
+        computed_in_pause=busy,
         versions=ready.get("versions", {}),
     )

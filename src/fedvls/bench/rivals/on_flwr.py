@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import tempfile
 from typing import Any
 
 os.environ.update(FLWR_TELEMETRY_ENABLED="0", RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0")
@@ -92,15 +93,15 @@ def run(path: str, inputs: Inputs, reporter: Reporter) -> None:
     actors = min(inputs["cores"], inputs["cohort"])
     gpus = 1.0 / actors if inputs["device"] == "cuda" else 0.0
     reporter.ready(f"{actors} Ray actors, 1 thread each", "flwr", "ray")
-    run_simulation(
-        server_app=server_app(inputs, reporter),
-        client_app=client_app(path),
-        num_supernodes=inputs["clients"],
-        backend_config={
-            "init_args": {"num_cpus": actors, "log_to_driver": False},
-            "client_resources": {"num_cpus": 1, "num_gpus": gpus},
-        },
-    )
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        # A Ray of its own, in its own folder: by default it would join any cluster that runs on this machine.
+        own = {"address": "local", "_temp_dir": folder, "num_cpus": actors, "log_to_driver": False}
+        run_simulation(
+            server_app=server_app(inputs, reporter),
+            client_app=client_app(path),
+            num_supernodes=inputs["clients"],
+            backend_config={"init_args": own, "client_resources": {"num_cpus": 1, "num_gpus": gpus}},
+        )
 
 
 if __name__ == "__main__":

@@ -86,6 +86,10 @@ def run(inputs: Inputs, reporter: Reporter | None) -> None:
         def after_central_iteration(self, aggregate_metrics: Any, model: Any, *, central_iteration: int) -> Any:
             if reporter is not None:
                 reporter.round_ended(accuracy(model.pytorch_model, x_test, y_test), inputs.samples())
+            if processes > 1 and central_iteration in (0, inputs.rounds - 1):
+                # The reporter pauses here. Without this the other processes would train on, unseen by the clock, and
+                # take their cores from the floor that is being measured.
+                torch.distributed.barrier()
             return False, Metrics()
 
     if reporter is not None:
