@@ -22,8 +22,8 @@ HEADS = ("samples/s", "training only", "of floor", "x rival", "x loop", "accurac
 UNSTEADY = " ?"
 UNSTEADY_NOTE = (
     "?: the machine was not steady: other programs took its cores, or this one computed in its pause, or the floor "
-    "before and after differs by more than a quarter, or is exceeded. Such rows and targets prove nothing; run again on "
-    "a quiet machine, with --repeat 3."
+    "before and after differs by more than a quarter, or is exceeded. Such rows and targets prove nothing; run again "
+    "on a quiet machine, with --repeat 3."
 )
 
 
