@@ -6,13 +6,17 @@ STAMP := $(VENV)/.installed
 # One thread per process: two-thread products of small matrices are slower than one-thread ones.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint install clean
+.PHONY: demo test bench lint install clean
 
 demo: $(STAMP)
 	$(BIN)/fedvls demo
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n auto
+
+# Engines, a plain loop and other programs on the same work; the others are installed on first use.
+bench: $(STAMP)
+	$(BIN)/fedvls bench --workload mnist-mlp --device cpu --rivals all --json bench.json
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

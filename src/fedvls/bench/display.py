@@ -1,0 +1,188 @@
+"""What a person sees: progress on standard error while it runs, tables on standard output at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from .report import Report, WorkloadFacts
+from .rows import Row, ratio
+from .run import Watcher
+from .targets import TARGETS, Target
+from .watch import Event
+
+HEADS = ("samples/s", "training only", "of floor", "x rival", "x loop", "accuracy", "peak memory")
+
+UNSTEADY = " ?"
+UNSTEADY_NOTE = (
+    "?: the machine was not steady: other programs took its cores, or this one computed in its pause, or the floor "
+    "before and after differs by more than a quarter, or is exceeded. Such rows and targets prove nothing; run again "
+    "on a quiet machine, with --repeat 3."
+)
+
+
+class Display(Watcher):
+    """A bar with row, rate and time left on a terminal; a line per row elsewhere."""
+
+    def __init__(self, console: Console, progress: Progress) -> None:
+        self._console, self._progress = console, progress
+        self._task = progress.add_task("preparing", total=None, rate="")
+        self._left = 0
+        self._rows = 0
+
+    def on_plan(self, rounds: int) -> None:
+        self._progress.update(self._task, total=rounds)
+
+    def on_note(self, text: str) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+    def on_row(self, row: Row, repetition: int, rounds: int) -> None:
+        self._rows += 1
+        self._left = rounds + 1
+        again = f", repetition {repetition + 1}" if repetition else ""
+        text = f"{row.workload}: {row.name}{again}"
+        self._progress.update(self._task, description=text, rate="starting")
+        if not self._console.is_terminal:
+            self._console.print(f"row {self._rows}: {text} ...", highlight=False)
+
+    def on_event(self, row: Row, event: Event) -> None:
+        if event["event"] == "round":
+            self._advance(1, f"round {event['round']}, {event['samples'] / event['seconds']:,.0f} samples/s")
+        elif event["event"] == "pause" and self._left > 0:
+            self._advance(1 if self._left > 1 else 0, "measuring the floor")
+
+    def on_row_end(self, row: Row) -> None:
+        self._advance(self._left, "")
+        if row.reason:
+            self._console.print(f"{row.workload}: {row.name}: not measured: {row.reason}", highlight=False)
+        elif not self._console.is_terminal:
+            self._console.print(f"  {_number(row.rate)} samples/s, accuracy {_percent(row.middle('accuracy'), 1)}")
+
+    def _advance(self, rounds: int, rate: str) -> None:
+        self._left = max(0, self._left - rounds)
+        self._progress.update(self._task, advance=rounds, rate=rate)
+
+
+@contextmanager
+def display() -> Iterator[Display]:
+    """Progress on standard error for the duration of a benchmark."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:.0f}/{task.total} rounds"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    ) as progress:
+        yield Display(console, progress)
+
+
+def print_report(report: Report, console: Console | None = None) -> None:
+    """The tables."""
+    out = console or Console()
+    for facts in report.workloads:
+        out.print(rows_table(facts, [row for row in report.rows if row.workload == facts.workload.name]))
+    out.print(targets_table(report.rows))
+    if not all(row.steady for row in report.rows):
+        out.print(UNSTEADY_NOTE, highlight=False)
+    cpu, cores, gpu = (report.machine[key] for key in ("cpu", "cores", "gpu"))
+    out.print(f"machine: {cpu}, {cores} cores, GPU: {gpu or 'none used'}", highlight=False)
+    out.print("versions: " + ", ".join(f"{k} {v}" for k, v in report.versions().items()), highlight=False)
+
+
+def rows_table(facts: WorkloadFacts, rows: Sequence[Row]) -> Table:
+    """One workload: every program beside every other."""
+    workload = facts.workload
+    title = (
+        f"{workload.name}: {workload.summary}\n{facts.data}, {workload.train:,} training samples, {facts.rounds} timed "
+        f"round{'s' if facts.rounds > 1 else ''} of {workload.samples_per_round:,} samples after one that is not timed"
+    )
+    table = Table(title=title + (f"; {workload.note}" if workload.note else ""), title_justify="left")
+    table.add_column("program", overflow="fold")
+    table.add_column("method")
+    table.add_column("how it ran", overflow="fold")
+    for head in HEADS:
+        table.add_column(head, justify="right")
+    method = rows[0].method if rows else ""
+    for row in rows:
+        if row.method != method:
+            table.add_section()
+        method = row.method
+        table.add_row(*(Text(cell) for cell in cells(rows, row)))
+    return table
+
+
+def cells(rows: Sequence[Row], row: Row) -> list[str]:
+    """What the table says of a row."""
+    name = f"fedvls, {row.program}" if row.kind == "ours" else row.program
+    if not row.measurements:
+        return [name, row.method, f"not measured: {row.reason}", *("" for _ in HEADS)]
+    return [
+        name,
+        row.method,
+        row.measurements[0].setting,
+        _number(row.rate),
+        _number(row.middle("train_rate")),
+        _percent(row.middle("share_of_floor")) + ("" if row.steady else UNSTEADY),
+        _times(ratio(rows, row, "rival")),
+        _times(ratio(rows, row, "loop")),
+        _percent(row.middle("accuracy"), 1),
+        _memory(row),
+    ]
+
+
+def targets_table(rows: Sequence[Row]) -> Table:
+    """The targets, and how far this run came."""
+    table = Table(title="targets: our fastest row of each", title_justify="left")
+    for head in ("workload", "device", "target"):
+        table.add_column(head, overflow="fold")
+    for head in ("wanted", "reached", "ratio"):
+        table.add_column(head, justify="right")
+    for target in TARGETS:
+        reached, share = target.reached(rows), target.ratio(rows)
+        table.add_row(
+            target.workload,
+            target.device,
+            target.text,
+            "stated" if target.wanted is None else _with_unit(target, target.wanted),
+            "not measured here" if reached is None else _with_unit(target, reached) + _mark(target, rows),
+            "" if share is None else f"{share:.2f}",
+            style="" if reached is not None else "dim",
+        )
+    return table
+
+
+def _mark(target: Target, rows: Sequence[Row]) -> str:
+    return "" if target.steady(rows) else UNSTEADY
+
+
+def _with_unit(target: Target, value: float) -> str:
+    return f"{value:,.0f} {target.unit}" if value >= 100 else f"{value:.3g} {target.unit}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
+def _percent(value: Any, digits: int = 0) -> str:
+    return "" if value is None else f"{100 * value:.{digits}f} %"
+
+
+def _times(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _memory(row: Row) -> str:
+    parts = [(row.middle("peak_memory"), "GB"), (row.middle("gpu_memory"), "GB GPU")]
+    return " + ".join(f"{value / 1e9:.1f} {unit}" for value, unit in parts if value is not None)

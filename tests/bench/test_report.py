@@ -1,0 +1,168 @@
+"""Ratios, targets, tables and JSON from canned rows whose numbers can be worked out in the head."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from fedvls.bench.display import cells, print_report
+from fedvls.bench.report import Report, WorkloadFacts
+from fedvls.bench.rows import Measurement, Row, fastest, ratio
+from fedvls.bench.targets import TARGETS
+from fedvls.bench.workloads import get_workload
+from fedvls.runs.files import to_json
+
+
+def measurement(rate: float, floor: float | None = 100_000, **values: object) -> Measurement:
+    """Ten seconds at this many samples per second."""
+    known = {"samples": int(10 * rate), "seconds": 10.0, "train_seconds": None, "accuracy": 0.725, "rounds": 2}
+    floors = {"floors": () if floor is None else (floor, floor), "processor_share": 1.0}
+    return Measurement(**{**known, **floors, "peak_memory": 600_000_000, **values})
+
+
+def canned(program: str, kind: str, method: str, rate: float | None, **values: object) -> Row:
+    where = {"workload": "mnist-mlp", "device": "cpu"}
+    row = Row(program=program, kind=kind, method=method, **{**where, **values})
+    return row if rate is None else row.with_measurement(measurement(rate))
+
+
+@pytest.fixture
+def rows() -> list[Row]:
+    return [
+        canned("DataLoader loop", "loop", "fedavg", 20_000),
+        canned("fluke", "rival", "fedavg", 25_000),
+        canned("pfl", "rival", "fedavg", 40_000),
+        canned("flwr", "rival", "fedavg", None, reason="it cannot be installed: no network"),
+        canned("sequential", "ours", "fedavg", 30_000),
+        canned("parallel", "ours", "fedavg", 80_000),
+        canned("DataLoader loop", "loop", "fedvls", 10_000),
+        canned("parallel", "ours", "fedvls", 45_000),
+    ]
+
+
+@pytest.fixture
+def report(rows) -> Report:
+    machine = {"system": "here", "cpu": "a processor", "cores": 2, "gpu": None, "versions": {"python": "3.11"}}
+    facts = WorkloadFacts(get_workload("mnist-mlp"), "real data (mnist)", 2, "0123456789abcdef")
+    return Report(machine, [facts], rows)
+
+
+def named(rows, program, method):
+    return next(row for row in rows if (row.program, row.method) == (program, method))
+
+
+def test_ratios_are_to_the_fastest_that_did_the_same_work(rows):
+    ours = named(rows, "parallel", "fedavg")
+    assert ratio(rows, ours, "rival") == 80_000 / 40_000
+    assert ratio(rows, ours, "loop") == 80_000 / 20_000
+    both = named(rows, "parallel", "fedvls")
+    assert ratio(rows, both, "rival") is None  # no rival has FedVLS
+    assert ratio(rows, both, "loop") == 4.5
+
+
+def test_the_median_of_repetitions_counts():
+    row = canned("parallel", "ours", "fedavg", 10_000)
+    for value in (50_000, 20_000):
+        row = row.with_measurement(measurement(value))
+    assert row.rate == 20_000
+
+
+def test_a_row_without_measurement_is_never_the_fastest(rows):
+    assert fastest(row for row in rows if row.program == "flwr") is None
+
+
+def test_a_row_says_what_was_measured(rows):
+    row = named(rows, "parallel", "fedavg")
+    expected = ["fedvls, parallel", "fedavg", "", "80,000", "", "80 %", "2.00", "4.00", "72.5 %", "0.6 GB"]
+    assert cells(rows, row) == expected
+
+
+def test_a_row_that_could_not_be_measured_says_why(rows):
+    assert cells(rows, named(rows, "flwr", "fedavg"))[2] == "not measured: it cannot be installed: no network"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"floors": (50_000, 100_000)},  # half as fast before as after
+        {"computed_in_pause": 0.9},  # it trained on while it should have waited
+        {"processor_share": 0.4},  # others had the cores
+        {"floors": (9_000, 9_000)},  # 10,000 samples/s are more than the floor: one of the two is wrong
+    ],
+)
+def test_a_row_measured_on_an_unsteady_machine_is_marked_and_so_are_its_targets(rows, values):
+    shaky = canned("parallel", "ours", "fedvls", None).with_measurement(measurement(10_000, **values))
+    assert cells([shaky], shaky)[5].endswith(" ?")
+    assert not cells(rows, rows[-1])[5].endswith("?")
+    target = next(target for target in TARGETS if target.text == "FedVLS of the GEMM floor")
+    assert target.steady(rows)
+    assert not target.steady([*rows, shaky])
+
+
+def test_a_shaky_rival_makes_the_ratio_to_it_shaky(rows):
+    shaky = canned("fluke", "rival", "fedavg", None).with_measurement(measurement(1000, processor_share=0.3))
+    target = next(t for t in TARGETS if t.text == "FedAvg over the fastest rival" and t.device == "cpu")
+    assert not target.steady([*rows, shaky])
+
+
+def test_training_only_is_shown_where_the_program_tells_it():
+    row = canned("parallel", "ours", "fedavg", None).with_measurement(measurement(1000, train_seconds=8.0))
+    assert cells([row], row)[4] == "1,250"
+
+
+@pytest.mark.parametrize(
+    ("text", "reached", "met"),
+    [
+        ("FedVLS over the DataLoader loop with teacher", 4.5, 0.9),  # 45,000 / 10,000 of the 5 wanted
+        ("FedVLS of the GEMM floor", 45.0, 0.75),  # 45,000 of 100,000, of the 60 % wanted
+        ("FedAvg of the GEMM floor", 80.0, 80 / 60),
+        ("FedAvg over the fastest rival", 2.0, 1.0),
+    ],
+)
+def test_targets_are_measured_at_our_fastest_row(rows, text, reached, met):
+    target = next(target for target in TARGETS if target.text == text and target.device == "cpu")
+    assert target.reached(rows) == pytest.approx(reached)
+    assert target.ratio(rows) == pytest.approx(met)
+
+
+def test_a_time_to_beat_is_met_by_being_below_it():
+    """15 million samples at 2 million per second are 7.5 s: twice as good as the 15 s wanted."""
+    row = canned("stacked", "ours", "fedvls", 2_000_000, device="cuda")
+    target = next(target for target in TARGETS if target.unit == "s" and target.workload == "mnist-mlp")
+    assert (target.reached([row]), target.ratio([row])) == (7.5, 2.0)
+
+
+def test_the_public_run_is_stated_without_a_wish():
+    """10 s for 2 rounds are 7,500 s for 1,500."""
+    row = canned("graphed", "ours", "fedavg", 1000, device="cuda", workload="cifar10-pfl")
+    target = next(target for target in TARGETS if target.text.startswith("1,500 rounds"))
+    assert (target.reached([row]), target.ratio([row])) == (7500, None)
+
+
+def test_the_tables_show_rows_targets_machine_and_versions(report):
+    out = io.StringIO()
+    print_report(report, Console(file=out, width=200))
+    text = out.getvalue()
+    for part in ("real data (mnist)", "fedvls, parallel", "80,000", "not measured here", "a processor", "python 3.11"):
+        assert part in text
+
+
+def test_json_holds_everything_and_is_strict(report):
+    loaded = json.loads(to_json(report.to_mapping()))
+    assert loaded.keys() == {"schema", "machine", "workloads", "rows", "targets"}
+    assert loaded["schema"] == 1
+    row = loaded["rows"][5]
+    assert row.keys() == {
+        *("workload", "program", "kind", "method", "device", "dtype", "reason", "setting"),
+        *("rate", "train_rate", "share_of_floor", "floor", "accuracy", "peak_memory", "gpu_memory"),
+        *("steady", "processor_share"),
+        *("over_fastest_rival", "over_loop", "measurements"),
+    }
+    assert (row["rate"], row["over_fastest_rival"]) == (80_000, 2.0)
+    assert loaded["rows"][3]["rate"] is None
+    assert loaded["rows"][3]["reason"].startswith("it cannot be installed")
+    assert loaded["workloads"][0]["timed_rounds"] == 2
+    assert {target["text"] for target in loaded["targets"]} == {target.text for target in TARGETS}
