@@ -7,11 +7,16 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from .bundle import Bundle
+from ..errors import UsageError
+from ..runs.files import write_atomically
+from ..runs.store import RunDirectory
+from .bundle import Bundle, collect_some
 from .palette import DASHES, css
 
 SCRIPTS = (
@@ -70,3 +75,20 @@ def _part(name: str) -> str:
 def _filled(template: str, values: dict[str, str]) -> str:
     """Every {{name}} replaced in one pass, so that a value that holds braces stays what it is."""
     return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)
+
+
+def write_page(runs: Sequence[RunDirectory], path: Path, title: str | None = None) -> Path:
+    """Collect the runs and write their page."""
+    bundle = collect_some(runs)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, build_page(bundle, title or heading(bundle)).encode())
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def heading(bundle: Bundle) -> str:
+    """The setting, where there is one only."""
+    settings = bundle["settings"]
+    return str(settings[0]) if len(settings) == 1 else f"{len(bundle['runs'])} runs in {len(settings)} settings"

@@ -15,9 +15,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 def css() -> str:
     """The colours as CSS variables for both themes."""
-    light, dark = (
-        " ".join(f"--c{k}: {colour};" for k, colour in enumerate(colours)) for colours in (LIGHT, DARK)
-    )
+    light, dark = (" ".join(f"--c{k}: {colour};" for k, colour in enumerate(colours)) for colours in (LIGHT, DARK))
     rules = [
         f":root {{ {light} }}",
         f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme='light']) {{ {dark} }} }}",
