@@ -65,7 +65,7 @@ def collect(runs: Sequence[RunDirectory]) -> Bundle:
                 "header": _slim(header),
             }
         )
-    return _rounded(
+    bundle: Bundle = _rounded(
         {
             "methods": distinct([method_label(m) for m in methods.values], methods.values),
             "settings": distinct([setting_label(s) for s in settings.values], settings.values),
@@ -75,6 +75,7 @@ def collect(runs: Sequence[RunDirectory]) -> Bundle:
             "empty": empty,
         }
     )
+    return bundle
 
 
 def collect_some(runs: Sequence[RunDirectory]) -> Bundle:
@@ -87,7 +88,7 @@ def collect_some(runs: Sequence[RunDirectory]) -> Bundle:
 
 def _measured(records: Sequence[Record], timings: Sequence[Record], counts: np.ndarray) -> Record:
     """Curves, scores, what local training did, and the clock."""
-    curves = {key: [r.get(key) for r in records] for key in ("accuracy", "loss", "train_loss")}
+    curves: dict[str, list[Any]] = {key: [r.get(key) for r in records] for key in ("accuracy", "loss", "train_loss")}
     for part in ("domains", "server"):
         keys = dict.fromkeys(key for r in records for key in r.get(part, {}))
         curves |= {f"{part}.{key}": [r.get(part, {}).get(key) for r in records] for key in keys}

@@ -70,10 +70,11 @@ def make_server(run_dirs: Sequence[Path], title: str | None, port: int) -> Threa
 
     class Handler(BaseHTTPRequestHandler):
         server_version, sys_version = "fedvls", ""
+        server: ThreadingHTTPServer
 
         def do_GET(self) -> None:
-            place = self.server.server_address[1]
-            if self.headers.get("Host") not in {f"{name}:{place}" for name in (ADDRESS, "localhost")}:
+            allowed = {f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")}
+            if self.headers.get("Host") not in allowed:
                 return self._answer(HTTPStatus.FORBIDDEN, b"this page answers to this machine's own name only\n")
             path = self.path.partition("?")[0]
             try:

@@ -36,9 +36,7 @@ class Tracker(Callback):
         try:
             self.library: Any = importlib.import_module(self.package)
         except ImportError:
-            raise UsageError(
-                f"--log {self.name} needs a package that is missing: install fedvls[{self.name}]"
-            ) from None
+            raise UsageError(f"--log {self.name} needs its package: install fedvls[{self.name}]") from None
 
     @abstractmethod
     def open(self, title: str, choices: dict[str, Any], done: int) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from time import time
 from typing import Any
 
 from .base import Tracker
+
+Values = dict[str, float]
+Texts = dict[str, str]
 
 EXPERIMENT = "fedvls"
 LONGEST = 500  # of a parameter's value, which servers refuse beyond
@@ -36,18 +40,12 @@ class MlflowTracker(Tracker):
         self._batch(metrics={f"result/{key}": value for key, value in summary.items()})
         self._client.set_terminated(self._run)
 
-    def _batch(
-        self, metrics: dict[str, float] | None = None, params: dict[str, str] | None = None, step: int = 0
-    ) -> None:
+    def _batch(self, *, metrics: Values | None = None, params: Texts | None = None, step: int = 0) -> None:
         """One request for many values, a hundred parameters at a time."""
-        from time import time
-
         from mlflow.entities import Metric, Param
 
         now = int(1000 * time())
         measured = [Metric(key, value, now, step) for key, value in (metrics or {}).items()]
         chosen = [Param(key, value) for key, value in (params or {}).items()]
         for first in range(0, max(len(chosen), 1), 100):
-            self._client.log_batch(
-                self._run, metrics=measured if first == 0 else [], params=chosen[first : first + 100]
-            )
+            self._client.log_batch(self._run, measured if first == 0 else [], chosen[first : first + 100])

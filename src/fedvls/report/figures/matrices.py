@@ -86,10 +86,7 @@ def confusion_figure(plots: Any, view: View, width: float) -> Any:
         axes.tick_params(length=0)
         _name_columns(axes, names)
         if len(names) <= 40:
-            axes.set_yticks(
-                range(len(names)),
-                [f"∅ {_clip(n, 8)}" if v else _clip(n, 8) for n, v in zip(names, vacant, strict=True)],
-            )
+            axes.set_yticks(range(len(names)), _marked(names, vacant))
         axes.set_xlabel(f"predicted by client {client}")
         if place % columns == 0:
             axes.set_ylabel("true class (∅: vacant there)")
@@ -99,9 +96,12 @@ def confusion_figure(plots: Any, view: View, width: float) -> Any:
 
 def _name_columns(axes: Any, names: Sequence[str]) -> None:
     if len(names) <= 40:
-        axes.set_xticks(
-            range(len(names)), [_clip(n, 14) for n in names], rotation=0 if max(map(len, names)) < 4 else 60
-        )
+        turned = 0 if max(map(len, names)) < 4 else 60
+        axes.set_xticks(range(len(names)), [_clip(name, 14) for name in names], rotation=turned)
+
+
+def _marked(names: Sequence[str], vacant: np.ndarray) -> list[str]:
+    return [f"∅ {_clip(name, 8)}" if none else _clip(name, 8) for name, none in zip(names, vacant, strict=True)]
 
 
 def _clip(text: str, most: int = 24) -> str:
