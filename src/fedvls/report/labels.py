@@ -13,11 +13,10 @@ def method_label(section: Mapping[str, Any]) -> str:
     """`FedVLS`, or `FedVLS (lam=0.5)` where a value is not the default."""
     from ..method import METHODS
 
-    text = short_name(dict(section))
-    name, opening, values = text.partition("(")
-    known = str(section.get("name"))
-    title = str(METHODS.entry(known).about.get("title") or name) if known in METHODS else name
-    return f"{title} ({values}" if opening else title
+    name = str(section.get("name"))
+    values = short_name(dict(section)).removeprefix(name.rsplit("/", 1)[-1])
+    title = METHODS.entry(name).about.get("title") or name if name in METHODS else name
+    return f"{title} {values}".rstrip()
 
 
 def setting_label(setting: Mapping[str, Any]) -> str:

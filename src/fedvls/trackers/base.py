@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import sys
 from abc import abstractmethod
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +54,8 @@ class Tracker(Callback):
 
     def on_start(self, header: dict[str, Any], rounds: int, done: int) -> None:
         try:
-            self.open(self.folder.resolve().name, flat({**header, "rounds": rounds}), done)
+            with redirect_stdout(sys.stderr):  # standard output belongs to the command, which may print JSON
+                self.open(self.folder.resolve().name, flat({**header, "rounds": rounds}), done)
         except Exception as error:
             raise RunError(f"{self.name} cannot be started: {' '.join(str(error).split())[:300]}") from error
 
@@ -65,7 +68,8 @@ class Tracker(Callback):
 
     def _attempt(self, action: Any) -> None:
         try:
-            action()
+            with redirect_stdout(sys.stderr):
+                action()
         except Exception as error:
             if not self._failed:
                 message = " ".join(str(error).split())[:300]

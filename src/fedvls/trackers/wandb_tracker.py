@@ -17,16 +17,15 @@ class WandbTracker(Tracker):
     package = "wandb"
 
     def open(self, title: str, choices: dict[str, Any], done: int) -> None:
-        identifier = self.remembered() or self.library.util.generate_id()
         self._run = self.library.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=title,
-            id=identifier,
+            id=self.remembered(),  # none: W&B chooses one
             resume="allow",
             dir=str(self.folder),
             config=choices,
         )
-        self.remember(identifier)
+        self.remember(self._run.id)
 
     def log(self, values: dict[str, float], round: int) -> None:
         self._run.log(values, step=round)

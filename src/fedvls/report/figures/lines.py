@@ -45,7 +45,7 @@ def draw_lines(axes: Any, groups: Sequence[Group], points: Points, label: str) -
         gap = max(1, -(-len(rounds) // 6))
         first = place * gap // max(1, len(groups))
         look = {"color": group.colour, "linestyle": group.dash, "marker": group.marker}
-        axes.plot(rounds, mean, markevery=(first, gap), label=group.label, **look)
+        axes.plot(rounds, mean, markevery=(first, gap), label=group.name, **look)
         if len(group.runs) > 1:
             axes.fill_between(rounds, low, high, color=group.colour, alpha=0.14, linewidth=0)
     axes.xaxis.get_major_locator().set_params(integer=True)  # there is no round 1.5
@@ -71,7 +71,8 @@ def drift_figure(plots: Any, view: View, width: float) -> Any:
 def _figure(plots: Any, view: View, width: float, points: Points, label: str) -> Any:
     figure, axes = plots.subplots(figsize=(width, 0.62 * min(width, 4.4) + 0.25))
     draw_lines(axes, view.groups, points, label)
-    columns = min(len(view.groups), 3 if width < 5 else 6)
+    longest = max(len(group.name) for group in view.groups)
+    columns = max(1, min(len(view.groups), int(width / (0.42 + 0.055 * longest))))
     figure.legend(
         *axes.get_legend_handles_labels(),
         loc="upper center",

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import RunError
 from ...groups import GROUPS, mean_per_class
 from .files import SCREEN, save, style
-from .view import Group, View, mean_known
+from .view import Group, View, clipped, mean_known
 
 BEFORE = "#b8b8b8"
 COLOURS = {"vacant": "#d55e00", "minority": "#0072b2", "majority": "#009e73"}
@@ -67,13 +67,14 @@ def draw_classes(
             axes.set_ylim(0, 100)
     every = -(-len(class_names) // 20)
     for axes in grid[-1]:
-        turned = 0 if max(map(len, class_names)) < 4 else 60
-        axes.set_xticks(range(0, len(class_names), every), class_names[::every], fontsize=text - 1, rotation=turned)
+        shown = [clipped(name, 14) for name in class_names[::every]]
+        turned = 0 if max(map(len, shown)) < 4 else 60
+        axes.set_xticks(range(0, len(class_names), every), shown, fontsize=text - 1, rotation=turned)
         axes.set_xlabel("class", fontsize=text)
     handles = [plots.Rectangle((0, 0), 1, 1, color=BEFORE)]
     handles += [plots.Rectangle((0, 0), 1, 1, color=COLOURS[g]) for g in GROUPS]
     labels = ["before: the global model they all start from", *(f"after local training, {g}" for g in GROUPS)]
-    figure.legend(handles, labels, loc="lower center", ncols=min(4, len(effects) + 1), frameon=False, fontsize=text)
+    figure.legend(handles, labels, loc="lower center", ncols=4 if size[0] > 5 else 1, frameon=False, fontsize=text)
     return figure
 
 
@@ -93,10 +94,10 @@ def _bars(axes: Any, effect: Effect, group: str, text: float) -> None:
 
 def classes_figure(plots: Any, view: View, width: float) -> Any:
     """Accuracy per class before and after the last local update, in three groups."""
-    effects = {group.label: _mean_effect(group) for group in view.groups}
-    size = (width, 4.2)
-    figure = draw_classes(plots, effects, view.partition()["class_names"], size, 7)
-    figure.tight_layout(rect=(0, 0.05, 1, 1), pad=0.3)
+    effects = {group.name: _mean_effect(group) for group in view.groups}
+    narrow = width < 5
+    figure = draw_classes(plots, effects, view.partition()["class_names"], (width, 4.6 if narrow else 4.2), 7 - narrow)
+    figure.tight_layout(rect=(0, 0.12 if narrow else 0.05, 1, 1), pad=0.3)
     return figure
 
 
@@ -117,7 +118,7 @@ def groups_figure(plots: Any, view: View, width: float) -> Any:
             axes.plot(100 * after, place, group.marker, color=group.colour, markersize=4.5, zorder=4)
         axes.set_title(f"{kind}: {MEANING[kind]}")
         axes.set_xlim(-3, 103)
-        axes.set_yticks(range(len(effects)), [group.label for group, _ in effects])
+        axes.set_yticks(range(len(effects)), [group.name for group, _ in effects])
         axes.grid(axis="x", color="#e6e6e6", linewidth=0.5)
         axes.set_axisbelow(True)
     grid[0][0].set_ylim(len(effects) - 0.5, -0.5)

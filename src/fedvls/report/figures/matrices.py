@@ -10,7 +10,7 @@ import numpy as np
 
 from ...partition import Split
 from .files import SCREEN, save, style
-from .view import View
+from .view import View, clipped
 
 HATCH = "#c8c8c8"
 
@@ -58,6 +58,7 @@ def heat_map_figure(plots: Any, view: View, width: float) -> Any:
     counts = np.asarray(held["counts"])
     figure, axes = plots.subplots(figsize=(width, 0.7 + min(0.2 * len(counts), 6)))
     draw_counts(figure, axes, counts, held["class_names"], 5.5 if width < 5 else 7)
+    figure.tight_layout(pad=0.3)
     return figure
 
 
@@ -81,7 +82,7 @@ def confusion_figure(plots: Any, view: View, width: float) -> Any:
                 ink = "white" if share[true, said] > 55 else "black"
                 text = f"{share[true, said]:.0f}"
                 axes.text(said, true, text, ha="center", va="center", fontsize=4.5 if columns > 2 else 5, color=ink)
-        axes.set_title(f"{_clip(group.label)}, {np.trace(matrix) / matrix.sum():.0%} right")
+        axes.set_title(f"{group.name}, {np.trace(matrix) / matrix.sum():.0%} right")
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)
         _name_columns(axes, names)
@@ -97,12 +98,8 @@ def confusion_figure(plots: Any, view: View, width: float) -> Any:
 def _name_columns(axes: Any, names: Sequence[str]) -> None:
     if len(names) <= 40:
         turned = 0 if max(map(len, names)) < 4 else 60
-        axes.set_xticks(range(len(names)), [_clip(name, 14) for name in names], rotation=turned)
+        axes.set_xticks(range(len(names)), [clipped(name, 14) for name in names], rotation=turned)
 
 
 def _marked(names: Sequence[str], vacant: np.ndarray) -> list[str]:
-    return [f"∅ {_clip(name, 8)}" if none else _clip(name, 8) for name, none in zip(names, vacant, strict=True)]
-
-
-def _clip(text: str, most: int = 24) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return [f"∅ {clipped(name, 8)}" if none else clipped(name, 8) for name, none in zip(names, vacant, strict=True)]

@@ -24,7 +24,7 @@ def speed_figure(plots: Any, view: View, width: float) -> Any:
                 axes.barh(place, np.mean(each), 0.6, color=group.colour, alpha=0.85)
                 axes.plot(each, [place] * len(each), "|", color="black", markersize=7)
         axes.set_xlabel(title)
-        axes.set_yticks(range(len(view.groups)), [group.label for group in view.groups])
+        axes.set_yticks(range(len(view.groups)), [group.name for group in view.groups])
         axes.grid(axis="x", color="#e6e6e6", linewidth=0.5)
         axes.set_axisbelow(True)
     grid[0][0].set_ylim(len(view.groups) - 0.5, -0.5)

@@ -24,6 +24,11 @@ class Group:
     runs: list[Run]
 
     @property
+    def name(self) -> str:
+        """The label, as much of it as a figure has room for."""
+        return clipped(self.label)
+
+    @property
     def colour(self) -> str:
         return LIGHT[self.style % len(LIGHT)]
 
@@ -90,6 +95,11 @@ def view_of(bundle: Bundle, setting: int | None = None, seed: int | None = None,
         raise UsageError(f"--seed {seed}: these runs have {', '.join(map(str, seeds))}")
     chosen = seeds[0] if seed is None else seed
     return View(names[setting - 1], groups, bundle["partitions"], chosen, None if client is None else str(client))
+
+
+def clipped(text: str, most: int = 24) -> str:
+    """The text, or its beginning and an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def mean_known(values: Sequence[Any]) -> float | None:

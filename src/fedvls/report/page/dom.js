@@ -47,6 +47,20 @@ function clip(text, most) {
   return letters.length > most ? letters.slice(0, most - 1).join("") + "…" : String(text);
 }
 
+// The text as far as it fits into so many pixels of a chart's type.
+function fitted(text, room, bold = false) {
+  const ruler = (fitted.ruler ||= document.createElement("canvas").getContext("2d"));
+  ruler.font = `${bold ? "600 " : ""}12px ${getComputedStyle(document.body).fontFamily}`;
+  let most = Math.min(Array.from(String(text)).length, 120);
+  while (most > 2 && ruler.measureText(clip(text, most)).width > room) most--;
+  return clip(text, most);
+}
+
+function textWidth(text, bold = false) {
+  fitted("", 0, bold);
+  return fitted.ruler.measureText(text).width;
+}
+
 function download(name, type, text) {
   const link = node("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
   document.body.append(link);

@@ -17,15 +17,15 @@ function shades() {
 // rows, columns: {title, labels}; cell(row, column) gives {share, text, vacant, says}.
 function gridChart(host, { says, rows, columns, cell, markRow = () => false }) {
   const shade = shades(), down = rows.labels.length, across = columns.labels.length;
-  const labels = rows.labels.map((text) => clip(text, 14)), heads = columns.labels.map((text) => clip(text, 14));
-  const left = 34 + 6.6 * Math.max(...labels.map((text) => Array.from(text).length));
+  const labels = rows.labels.map((text) => fitted(text, 84)), heads = columns.labels.map((text) => fitted(text, 84));
+  const left = 32 + Math.max(...labels.map((text) => textWidth(text, true)));
   const many = down * across > CELLS_DRAWN;
-  const longest = Math.max(...heads.map((text) => Array.from(text).length));
+  const longest = Math.max(...heads.map((text) => textWidth(text)));
   const room = Math.max(host.clientWidth, 240) - left - 4;
   const size = Math.max(many ? 3 : 20, Math.min(64, room / across)), tall = many ? size : Math.min(size, 32);
-  const turned = longest * 6.8 > size;
+  const turned = longest > size - 4;
   const every = Math.max(1, Math.ceil(14 / size)), everyRow = Math.max(1, Math.ceil(13 / tall));
-  const top = turned ? 24 + Math.min(90, longest * 6) : 38;
+  const top = turned ? 24 + 0.87 * longest : 38;
   const width = left + across * size + 4, height = top + down * tall + 4;
   const names = [
     shape("text", { class: "soft", x: left, y: 12 }, `${columns.title} →`), shape("text", { class: "soft", x: 0, y: top - 8 }, `${rows.title} ↓`),

@@ -1,11 +1,13 @@
 // Lines over rounds: bands, markers, direct labels, a cross hair for mouse, finger and arrow keys.
 
+const NAME_ROOM = 150;
+
 // series: [{style, label, end, points: [[x, y]], band: [[x, low, high]], thin: [[[x, y]]], stars: [[x, y]]}]
 function lineChart(host, { says, series, xTitle, yTitle, format, wholeX = true, fromZero = false }) {
   const width = Math.max(host.clientWidth, 260), height = Math.round(Math.min(420, Math.max(250, width * 0.42)));
   const labelled = width > 620 && series.length <= 16;
-  const longest = Math.max(0, ...series.map((one) => Array.from(clip(one.label, 22)).length + Array.from(one.end).length + 2));
-  const box = { left: 46, right: labelled ? Math.min(290, 18 + 6.9 * longest) : 12, top: 26, bottom: 40 };
+  const longest = Math.max(0, ...series.map((one) => textWidth(fitted(one.label, NAME_ROOM, true), true) + textWidth(one.end)));
+  const box = { left: 46, right: labelled ? 26 + longest : 12, top: 26, bottom: 40 };
   const inner = { width: width - box.left - box.right, height: height - box.top - box.bottom };
 
   const every = series.flatMap((one) => [...one.points, ...(one.thin || []).flat(), ...(one.band || []).flatMap(([x, low, high]) => [[x, low], [x, high]])]);
@@ -63,7 +65,7 @@ function endLabels(picture, series, box, inner, y) {
   for (const { one, at, wish } of ends) {
     if (Math.abs(at - wish) > 3) add(picture, shape("path", { class: "axis", fill: "none", d: `M${left + 2},${wish}L${left + 10},${at}` }));
     add(picture, shape("text", { x: left + 13, y: at + 4 }, shape("title", {}, one.label),
-      shape("tspan", { class: colourOf(one.style), fill: "var(--mark)", "font-weight": 600 }, clip(one.label, 22)),
+      shape("tspan", { class: colourOf(one.style), fill: "var(--mark)", "font-weight": 600 }, fitted(one.label, NAME_ROOM, true)),
       shape("tspan", { class: "soft", dx: 6, fill: "var(--soft)" }, one.end)));
   }
 }

@@ -36,7 +36,7 @@ function arrows(host, kind, round) {
       shape("text", { class: "soft tiny", x: x(v), y: height - 6, "text-anchor": v === 0 ? "start" : v === 1 ? "end" : "middle" }, v === 1 ? "100 %" : 100 * v)]));
   rows.forEach(({ group, before, after }, k) => {
     const y = k * step + 28;
-    add(picture, shape("text", { x: 8, y: y - 11 }, shape("title", {}, group.label), clip(group.label, Math.floor(width / 11))));
+    add(picture, shape("text", { x: 8, y: y - 11 }, shape("title", {}, group.label), fitted(group.label, width - 110)));
     if (before === null || after === null) return add(picture, shape("text", { class: "soft", x: width - 8, y: y - 11, "text-anchor": "end" }, "no such class"));
     add(picture, shape("line", { class: `curve effect ${colourOf(group.style)}`, x1: x(before), x2: x(after), y1: y, y2: y }),
       shape("circle", { class: "hollow", cx: x(before), cy: y, r: 4.5 }), marker(group.style, x(after), y, 5),

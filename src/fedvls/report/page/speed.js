@@ -16,7 +16,7 @@ function bars(host, title, value) {
   const picture = drawing(width, height, `${title}: ` + rows.map((row) => `${row.group.label} ${short(mean(row.each))}`).join("; "));
   rows.forEach(({ group, each }, k) => {
     const y = k * step + 22, average = mean(each);
-    add(picture, shape("text", { x: 2, y: y - 6 }, shape("title", {}, group.label), clip(group.label, Math.floor(width / 11))),
+    add(picture, shape("text", { x: 2, y: y - 6 }, shape("title", {}, group.label), fitted(group.label, width - 80)),
       shape("text", { class: "soft", x: width - 2, y: y - 6, "text-anchor": "end" }, short(average)),
       shape("rect", { class: "before", opacity: 0.25, x: 2, y, width: width - 6, height: 8, rx: 2 }),
       shape("rect", { class: `bar ink ${colourOf(group.style)}`, x: 2, y, width: Math.max(1, x(average) - 2), height: 8, rx: 2 }),
