@@ -56,7 +56,8 @@ def heat_map_figure(plots: Any, view: View, width: float) -> Any:
     """Samples per client and class, vacant cells hatched."""
     held = view.partition()
     counts = np.asarray(held["counts"])
-    figure, axes = plots.subplots(figsize=(width, 0.7 + min(0.2 * len(counts), 6)))
+    names = 0.8 if max(map(len, held["class_names"])) > 3 else 0.0  # turned, they need height
+    figure, axes = plots.subplots(figsize=(width, 0.7 + names + min(0.2 * len(counts), 6)))
     draw_counts(figure, axes, counts, held["class_names"], 5.5 if width < 5 else 7)
     figure.tight_layout(pad=0.3)
     return figure

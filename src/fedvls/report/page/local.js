@@ -14,7 +14,7 @@ section("local", "What local training does", [
   node("dfn", {}, "majority"), ". A long way to the left means forgetting."], (host) => {
   const { all, chosen } = localRound();
   if (!all.length) return host.replaceChildren(node("p", { class: "note" }, "None of the runs shown has evaluated its clients yet (see local_every)."));
-  const summary = node("div", { class: "panels three" }), classes = node("div", { class: "panels" });
+  const summary = node("div", { class: "panels three" }), classes = node("div", { class: "panels compact" });
   host.replaceChildren(
     node("div", { class: "controls" }, select("Round", all, all.indexOf(chosen), (place) => choose({ round: all[place] }))),
     summary, node("h3", {}, "Per class"), node("p", { class: "note" }, "Grey: the shared model before. Colour: the clients' models after, mean over the clients to which the class is that. No bar: it is that to none."), classes);

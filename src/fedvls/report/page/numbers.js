@@ -37,8 +37,8 @@ function spread(list, digits = 1) {
 // Round numbers that cover low..high in about `wanted` steps.
 function ticks(low, high, wanted, whole = false) {
   const raw = (high - low || 1) / wanted, power = 10 ** Math.floor(Math.log10(raw));
-  let step = [1, 2, 2.5, 5, 10].map((k) => k * power).find((k) => k >= raw * 0.999);
-  if (whole) step = Math.max(1, Math.round(step));
+  let step = (whole ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10]).map((k) => k * power).find((k) => k >= raw * 0.999);
+  if (whole) step = Math.max(1, step);
   const found = [];
   for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-6; value += step) {
     found.push(Number(value.toPrecision(12)));
