@@ -91,4 +91,6 @@ def write_page(runs: Sequence[RunDirectory], path: Path, title: str | None = Non
 def heading(bundle: Bundle) -> str:
     """The setting, where there is one only."""
     settings = bundle["settings"]
-    return str(settings[0]) if len(settings) == 1 else f"{len(bundle['runs'])} runs in {len(settings)} settings"
+    if len(settings) == 1:
+        return str(settings[0])
+    return f"{len(bundle['runs'])} runs in {len(settings)} settings" if settings else "Runs"

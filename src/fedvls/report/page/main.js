@@ -1,5 +1,9 @@
 // Put the page together; draw again when the window, the theme or the data change.
 function describe() {
+  if (!data.runs.length) {
+    document.getElementById("summary").textContent = "Waiting for the first round.";
+    return;
+  }
   const methods = data.methods.length, all = new Set(data.runs.map((run) => run.seed)).size, open = data.runs.filter((run) => !run.complete).length;
   const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
   const vacant = mean(data.runs.map((run) => data.partitions[run.partition].vacant_per_client));

@@ -22,6 +22,7 @@ function choose(changes) {
 
 // Draw everything again, without losing the keyboard's place: the same control is found in the new elements.
 function redraw() {
+  if (!data.runs.length) return; // a served page may be opened before the first round
   const held = document.activeElement, place = held && placeOf(held);
   for (const one of sections) one.draw();
   if (place && !held.isConnected) place()?.focus({ preventScroll: true });
