@@ -6,13 +6,26 @@ STAMP := $(VENV)/.installed
 # One thread per process: two-thread products of small matrices are slower than one-thread ones.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test bench lint install clean
+# The report is tested in a real browser; where there is none these tests are left out, and that is said.
+CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+export CHROMIUM
+
+.PHONY: demo test bench gallery lint install clean
 
 demo: $(STAMP)
 	$(BIN)/fedvls demo
 
 test: $(STAMP) lint
+ifeq ($(CHROMIUM),)
+	@echo "No Chromium found: the tests of the report in a browser are LEFT OUT (install chromium and chromium-driver)."
+	$(BIN)/python -m pytest -n auto -m 'not browser'
+else
 	$(BIN)/python -m pytest -n auto
+endif
+
+gallery: $(STAMP)
+	$(BIN)/fedvls demo --out build/demo --gallery docs
+	$(BIN)/python tests/browser/screenshots.py build/demo/report.html docs/images
 
 # Engines, a plain loop and other programs on the same work; the others are installed on first use.
 bench: $(STAMP)

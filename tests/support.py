@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import subprocess
@@ -15,7 +16,12 @@ import torch
 from torch import nn
 
 import fedvls
+from fedvls.groups import GROUPS, group_accuracy, summarise_groups
 from fedvls.models.mlp import Mlp
+from fedvls.runs.config import RunConfig
+from fedvls.runs.files import to_json
+from fedvls.runs.scores import scores
+from fedvls.runs.store import RunDirectory
 
 ROOT = Path(__file__).parent.parent
 
@@ -144,3 +150,92 @@ def memory(pid: int) -> float:
 
 def open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def write_run(
+    folder: Path,
+    method: str = "fedavg",
+    seed: int = 0,
+    rounds: int = 4,
+    class_names: tuple[str, ...] = ("cat", "dog", "owl"),
+    complete: bool = True,
+    **choices: Any,
+) -> RunDirectory:
+    """A run folder with made-up but lawful numbers, for what reads runs: no training, no waiting.
+
+    Client k lacks class k; accuracy of round r is 1 - exp(-r / (3 + seed)), or as far as the method's name is long.
+    """
+    classes, clients = len(class_names), 3
+    config = RunConfig.from_mapping(
+        {"method": {"name": method}, "seed": seed, "clients": clients, "rounds": rounds, **choices}
+    )
+    run = RunDirectory.prepare(folder, config)
+    counts = np.array(
+        [[0 if label == client else 5 + 9 * label for label in range(classes)] for client in range(clients)]
+    )
+    vacant = [np.flatnonzero(row == 0).tolist() for row in counts]
+    run.write_header(
+        {
+            "data": {"name": "made-up", "classes": classes, "class_names": list(class_names), "fingerprint": "d" * 16},
+            "partition": {
+                "name": "dirichlet",
+                "seed": seed,
+                "classes": classes,
+                "sizes": counts.sum(1).tolist(),
+                "vacant": vacant,
+                "vacant_per_client": float(np.mean([len(row) for row in vacant])),
+                "counts": counts.tolist(),
+                "fingerprint": f"{seed:016d}",
+            },
+            "method": {"name": method},
+            "seed": seed,
+            "started": f"2020-01-01T00:00:{seed % 60:02d}+00:00",
+        }
+    )
+    made = [_round_of(number, method, seed, counts) for number in range(1, rounds + 1 if complete else rounds)]
+    for name, lines in zip(("metrics.jsonl", "timing.jsonl"), zip(*made, strict=True), strict=True):
+        (folder / name).write_text("".join(to_json(line) + "\n" for line in lines), encoding="utf-8")
+    if complete:
+        curve = [record["accuracy"] for record in run.records()]
+        run.finish({**scores(curve), "rounds": rounds})
+    return run
+
+
+def _round_of(number: int, method: str, seed: int, counts: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Record and timing of one made-up round; local training costs vacant classes half their accuracy."""
+    clients, classes = counts.shape
+    accuracy = 1 - math.exp(-number / (3 + seed + len(method) % 5))
+    before = [accuracy] * classes
+    told = []
+    for client, row in enumerate(counts):
+        after = [accuracy / 2 if count == 0 else accuracy for count in row]
+        told.append(
+            {
+                "client": client,
+                "accuracy": float(np.mean(after)),
+                "per_class": after,
+                **{moment: group_accuracy(each, row) for moment, each in (("before", before), ("after", after))},
+            }
+        )
+    matrix = np.full((classes, classes), 2) + np.diag([10] * classes)
+    local = {
+        "before_per_class": before,
+        **{moment: summarise_groups(told, moment) for moment in ("before", "after")},
+        "drift_diversity": 1 / number + len(method) / 100,
+        "clients": told,
+        "confusion": {"0": matrix.tolist()},
+    }
+    assert set(local["before"]) == set(GROUPS)
+    record = {
+        "round": number,
+        "accuracy": accuracy,
+        "loss": 2 - accuracy,
+        "per_class": before,
+        "cohort": list(range(clients)),
+        "left_out": [],
+        "train_loss": 1 / number,
+        "server": {},
+        **({"local": local} if number % 2 == 0 else {}),
+    }
+    timing = {"round": number, "seconds": 0.5, "train_seconds": 0.4, "samples": 400, "samples_per_second": 1000.0}
+    return record, timing

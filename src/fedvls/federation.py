@@ -27,6 +27,7 @@ from .runs.files import exclusive
 from .runs.result import Result
 from .runs.start import load_start
 from .runs.store import RunDirectory, fresh_folder
+from .trackers import open_trackers
 
 log = logging.getLogger("fedvls")
 
@@ -172,6 +173,7 @@ class Federation:
             directory = RunDirectory.prepare(fresh_folder(Path("runs"), name), config)
         else:
             directory = RunDirectory.prepare(Path(out), config)
+        trackers = open_trackers(config.log, directory.path if directory else None)
         with (
             exclusive(directory.path) if directory else nullcontext(),
             repeatable(self.device, config.threads, config.dtype),
@@ -186,7 +188,7 @@ class Federation:
                 network,
                 first,
                 directory,
-                callbacks,
+                [*callbacks, *trackers],
             )
             return loop.complete()
 

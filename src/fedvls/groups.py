@@ -27,6 +27,14 @@ def summarise_groups(clients: Sequence[Mapping[str, Any]], moment: str) -> dict[
     return {group: _mean([c[moment][group] for c in clients]) for group in GROUPS}
 
 
+def mean_per_class(clients: Sequence[Mapping[str, Any]], counts: np.ndarray, group: str) -> np.ndarray:
+    """Per class, mean accuracy over the clients to which it belongs to `group`; NaN where there is none."""
+    accuracy = np.array([c["per_class"] for c in clients])
+    belongs = np.array([class_groups(counts[c["client"]])[group] for c in clients])
+    total = belongs.sum(0)
+    return np.where(total > 0, (accuracy * belongs).sum(0) / np.maximum(total, 1), np.nan)
+
+
 def _mean(values: Sequence[float | None]) -> float | None:
     there = [v for v in values if v is not None]
     return sum(there) / len(there) if there else None

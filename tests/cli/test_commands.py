@@ -37,7 +37,16 @@ def test_run_writes_everything_and_prints_json(tmp_path):
     assert result["rounds"] == 2
     assert len(result["curve"]) == 2
     assert {p.name for p in (tmp_path / "r").iterdir()} == {
-        *("config.yaml", "header.json", "metrics.jsonl", "timing.jsonl", "checkpoint", "result.json", ".lock")
+        *(
+            "config.yaml",
+            "header.json",
+            "metrics.jsonl",
+            "timing.jsonl",
+            "checkpoint",
+            "result.json",
+            ".lock",
+            "report.html",
+        )
     }
     header = json.loads((tmp_path / "r" / "header.json").read_text())
     for key in ("data", "partition", "model", "method", "engine", "dtype", "batch_norm", "aggregation_weights"):
@@ -138,7 +147,9 @@ def test_ls_lists_names_values_and_what_they_are(tmp_path, kind, some):
     assert some in [row["name"] for row in rows]
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "compare", "resume", "show", "partition", "ls"])
+@pytest.mark.parametrize(
+    "command", ["demo", "run", "compare", "resume", "show", "report", "plot", "watch", "partition", "ls", "bench"]
+)
 def test_every_command_explains_itself_with_an_example(tmp_path, command):
     assert f"Example: fedvls {command}" in run_command(command, "--help", cwd=tmp_path, check=True).stdout
 
@@ -212,6 +223,7 @@ def test_the_demo_measures_four_methods_and_draws_the_figure(tmp_path):
     assert len({json.dumps(row["before"]) for row in told["methods"]}) == 1  # all from the same global model
     assert by_name["fedvls"]["after"]["vacant"] > by_name["fedavg"]["after"]["vacant"] + 0.2
     assert (tmp_path / told["figure"]).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / told["report"]).read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_the_package_is_typed_and_licensed():

@@ -202,6 +202,7 @@ def test_description_survives_json(small):
         "sample_shape": [4],
         "dtype": "float32",
         "classes": 3,
+        "class_names": ["0", "1", "2"],
         "mean": [1.0],
         "std": [2.0],
         "fingerprint": data.fingerprint,

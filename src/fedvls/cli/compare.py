@@ -34,6 +34,7 @@ def compare(
 ) -> None:
     """Run several methods from the same start on the same partition, for each seed."""
     from ..report.figures import check_ending
+    from ..report.html import write_page
     from ..report.tables import FORMATS, summarise
     from ..runs.config import read_config
     from ..runs.store import RunDirectory
@@ -63,6 +64,7 @@ def compare(
         runs.append(RunDirectory(where))
     rows = summarise(runs)
     print_rows(rows, form)
+    typer.echo(f"report: {write_page(runs, out / 'report.html')}", err=True)
     if plot:
         from ..report.figures import convergence
 

@@ -13,7 +13,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the runs and the figure.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the runs, the figure and the report.")] = Path("demo"),
+    gallery: Annotated[
+        Path | None, typer.Option(help="Also draw every kind of figure into this folder, with a page that shows them.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
     """Train on digits with strongly skewed labels; see what each method does to classes a client has never seen."""
@@ -23,6 +26,10 @@ def demo(
 
     with progress_display() as progress:
         outcome = run_demo(out, lambda name: Bar(progress, name))
+    if gallery:
+        from ..studies.gallery import write_gallery
+
+        write_gallery(Path(outcome["runs"]), gallery)
     if json:
         typer.echo(to_json(outcome, indent=2))
         return
@@ -45,6 +52,7 @@ def demo(
     )
     console.print(outcome["reading"], highlight=False)
     console.print(f"figure: {outcome['figure']}", highlight=False, soft_wrap=True)
+    console.print(f"report: {outcome['report']}  (open it in a browser)", highlight=False, soft_wrap=True)
     console.print(
         f"runs:   {outcome['runs']}  (look at them with: fedvls show {outcome['runs']})",
         highlight=False,

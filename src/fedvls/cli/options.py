@@ -61,6 +61,7 @@ def _template(
     device: Annotated[str | None, Option(help="auto, cpu or cuda.")] = None,
     dtype: Annotated[str | None, Option(help="float32, float64, tf32 or bf16.")] = None,
     threads: Annotated[int | None, Option(help="CPU threads.")] = None,
+    log: Annotated[list[str] | None, Option(help="Also log to tensorboard, mlflow or wandb (repeatable).")] = None,
     settings: Annotated[
         list[str] | None, Option("--set", help="Any key of the config, e.g. method.lam=0.5 (repeatable).")
     ] = None,

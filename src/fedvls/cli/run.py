@@ -50,12 +50,14 @@ def default_folder(config: RunConfig) -> Path:
 def train(config: RunConfig, where: Path, name: str | None = None) -> Result:
     """Run with a progress bar; Ctrl-C leaves a resumable run and says how to go on."""
     from ..federation import run_config
+    from ..report.html import write_page
+    from ..runs.store import RunDirectory
     from .progress import Bar, progress_display
 
     with progress_display() as progress:
         bar = Bar(progress, name or str(config.method.get("name")))
         try:
-            return run_config(config, where, [bar])
+            result = run_config(config, where, [bar])
         except KeyboardInterrupt:
             progress.stop()
             if bar.rounds == 0:
@@ -65,6 +67,8 @@ def train(config: RunConfig, where: Path, name: str | None = None) -> Result:
                     f"stopped after round {bar.done} of {bar.rounds}; resume with: fedvls resume {where}", err=True
                 )
             raise typer.Exit(130) from None
+    write_page([RunDirectory(where)], where / "report.html")
+    return result
 
 
 def report(result: Result, json: bool) -> None:
@@ -89,4 +93,4 @@ def report(result: Result, json: bool) -> None:
         before, after = local["before"][group], local["after"][group]
         if before is not None:
             typer.echo(f"  last local update, {group} classes: {100 * before:.1f} % -> {100 * after:.1f} %")
-    typer.echo(f"run directory: {result.run_dir}")
+    typer.echo(f"run directory: {result.run_dir} (its page: report.html)")

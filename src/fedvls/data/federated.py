@@ -210,6 +210,7 @@ class FederatedData:
             "sample_shape": list(self.sample_shape),
             "dtype": str(self.x_train.dtype),
             "classes": self.classes,
+            "class_names": list(self.class_names),
             "mean": None if self.mean is None else list(self.mean),
             "std": None if self.std is None else list(self.std),
             "fingerprint": self.fingerprint,

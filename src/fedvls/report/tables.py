@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import unknown
 from ..runs.files import to_json
 from ..runs.imports import import_files
-from ..runs.result import scores
+from ..runs.scores import scores
 from ..runs.store import RunDirectory
 
 SCORES = ("best", "last", "mean_last_five")
@@ -72,8 +72,8 @@ def _row(members: list[tuple[RunDirectory, list[float]]]) -> Row:
     import_files(first.imports)
     measured = [scores(curve) for _, curve in members]
     return Row(
-        method=_name(first.method),
-        setting=f"{_name(first.data)}, {_name(first.partition)}, {first.clients} clients",
+        method=short_name(first.method),
+        setting=f"{short_name(first.data)}, {short_name(first.partition)}, {first.clients} clients",
         rounds=max(len(curve) for _, curve in members),
         seeds=[run.config().seed for run, _ in members],
         scores={score: [float(m[score]) for m in measured] for score in SCORES},
@@ -83,7 +83,7 @@ def _row(members: list[tuple[RunDirectory, list[float]]]) -> Row:
     )
 
 
-def _name(section: dict[str, Any]) -> str:
+def short_name(section: dict[str, Any]) -> str:
     """`fedvls(lam=0.5)`: the name with what is worth seeing."""
     from .. import methods  # noqa: F401  (registers them)
     from ..method import METHODS

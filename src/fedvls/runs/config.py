@@ -14,12 +14,13 @@ import yaml
 from ..errors import UsageError, unknown
 from ..recipe import Recipe
 from ..registry import convert
+from ..trackers import check_trackers
 
 Section = dict[str, Any]
 
 SECTIONS = ("method", "data", "partition", "model", "sampling", "augmentation")
-# What may differ when a run is continued: where and how fast it computes, not what.
-FREE = ("engine", "device", "threads", "checkpoint_every")
+# What may differ when a run is continued: where and how fast it computes and who is told, not what.
+FREE = ("engine", "device", "threads", "checkpoint_every", "log")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class RunConfig:
     device: str = "auto"
     threads: int = 1
     checkpoint_every: int = 1
+    log: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -71,6 +73,7 @@ class RunConfig:
             raise UsageError(
                 f"participation = {self.participation} must be in (0, 1]: the share of clients in each round"
             )
+        check_trackers(self.log)
         for client in self.confusion:
             if not 0 <= client < self.clients:
                 raise UsageError(f"confusion: there is no client {client}; clients are 0..{self.clients - 1}")
@@ -86,7 +89,7 @@ class RunConfig:
                 raise unknown(f"key in {where}:", key, fields)
             if key in SECTIONS:
                 given[key] = _section(key, value, fields[key])
-            elif key in ("confusion", "imports"):
+            elif key in ("confusion", "imports", "log"):
                 given[key] = _sequence(key, value, int if key == "confusion" else str)
             else:
                 given[key] = convert(value, hints[key], f"{where}: {key}")

@@ -12,13 +12,7 @@ from torch import nn
 
 from ..errors import UsageError
 from ..models.network import ModelState, Network
-
-
-def scores(curve: list[float]) -> dict[str, float | int]:
-    """Best, last and mean of the last five rounds: never only the best, which is chosen on the test set."""
-    best = max(range(len(curve)), key=curve.__getitem__)
-    tail = curve[-5:]
-    return {"best": curve[best], "best_round": best + 1, "last": curve[-1], "mean_last_five": sum(tail) / len(tail)}
+from .scores import scores
 
 
 @dataclass(frozen=True)

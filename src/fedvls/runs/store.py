@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from ..errors import RunError
-from .checkpoint import Snapshot, load_checkpoint, save_checkpoint
 from .config import RunConfig, read_config
 from .files import append_line, to_json, write_atomically
+
+if TYPE_CHECKING:  # reading a run's numbers needs no torch
+    import torch
+
+    from .checkpoint import Snapshot
 
 log = logging.getLogger("fedvls")
 Record = dict[str, Any]
@@ -86,10 +88,14 @@ class RunDirectory:
         append_line(self.path / "metrics.jsonl", to_json(record))
 
     def save(self, snapshot: Snapshot) -> None:
+        from .checkpoint import save_checkpoint
+
         save_checkpoint(self.path / "checkpoint", snapshot)
 
     def restore(self, device: torch.device) -> tuple[Snapshot | None, list[Record]]:
         """The newest good snapshot with the metrics up to it; later lines belong to rounds that will be run again."""
+        from .checkpoint import load_checkpoint
+
         snapshot = load_checkpoint(self.path / "checkpoint", device)
         done = snapshot.round if snapshot else 0
         kept = [r for r in self.records() if r["round"] <= done]

@@ -12,6 +12,8 @@ from ..federation import Federation
 from ..method import METHODS, get_method
 from ..partition import dirichlet
 from ..report.figures import local_effect
+from ..report.html import write_page
+from ..runs.store import find_runs
 
 METHODS_SHOWN = ("fedavg", "fedlc", "fedntd", "fedvls")
 BETA, CLIENTS, SEED, ROUNDS, EPOCHS = 0.05, 10, 0, 30, 5
@@ -25,14 +27,20 @@ SETTING = (
 
 
 def run_demo(out: Path, watch: Callable[[str], Callback]) -> dict[str, Any]:
-    """Run it into `out`, replacing an earlier demo's runs, and draw the figure."""
+    """Run it into `out`, replacing an earlier demo's runs, draw the figure and write the page."""
     runs, once = out / "runs", out / "one-round"
     for folder in (runs, once):
         shutil.rmtree(folder, ignore_errors=True)
     federation = Federation("digits", partition=dirichlet(beta=BETA), clients=CLIENTS, model="mlp", seed=SEED)
     results = {
         name: federation.run(
-            get_method(name), ROUNDS, EPOCHS, out=runs / name, local_every=ROUNDS, callbacks=[watch(name)]
+            get_method(name),
+            ROUNDS,
+            EPOCHS,
+            out=runs / name,
+            local_every=ROUNDS // 6,
+            confusion=[0],
+            callbacks=[watch(name)],
         )
         for name in METHODS_SHOWN
     }
@@ -60,7 +68,15 @@ def run_demo(out: Path, watch: Callable[[str], Callback]) -> dict[str, Any]:
         }
         for name in METHODS_SHOWN
     ]
-    return {"setting": SETTING, "methods": rows, "reading": _reading(rows), "figure": str(figure), "runs": str(runs)}
+    page = write_page(find_runs([runs]), out / "report.html")
+    return {
+        "setting": SETTING,
+        "methods": rows,
+        "reading": _reading(rows),
+        "figure": str(figure),
+        "report": str(page),
+        "runs": str(runs),
+    }
 
 
 def _reading(rows: list[dict[str, Any]]) -> str:
