@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -113,9 +113,8 @@ def print_grid(heads: Sequence[str], lines: Sequence[Sequence[str]], left: int, 
 
     table = Table(title=title, title_justify="left")
     for number, head in enumerate(heads):
-        table.add_column(
-            Text(head), justify="left" if number < left else "right", no_wrap=number != left - 1 or left == 1
-        )
+        justify: Literal["left", "right"] = "left" if number < left else "right"
+        table.add_column(Text(head), justify=justify, overflow="fold", no_wrap=number == 0)
     for line in lines:
         table.add_row(*map(Text, line))
     Console().print(table)

@@ -26,7 +26,7 @@ def on_ray(address: str | None, workers: int | None) -> Backend:
 
     address: of a running cluster; by default a private one on this machine with so many workers.
     """
-    ray = _library()
+    ray = _library(private=address is None)
 
     def run(jobs: Sequence[Job], root: Path) -> Iterator[Ended]:
         _connect(ray, address, workers)
@@ -93,9 +93,12 @@ def unpack(files: Files, folder: Path, config: RunConfig) -> None:
         write_atomically(folder / "config.yaml", local.to_yaml().encode())
 
 
-def _library() -> Any:
-    # Before the import: no usage statistics leave the machine.
+def _library(private: bool) -> Any:
+    # Both are read by the import. No usage statistics leave the machine, and a private cluster listens on loopback
+    # only: without the second, Ray replaces 127.0.0.1 by the machine's address and listens on every interface.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if private:
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     try:
         import ray
     except ImportError:
@@ -104,7 +107,6 @@ def _library() -> Any:
 
 
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:
-    # A private cluster: loopback only, no dashboard.
     own = {"num_cpus": workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     where: dict[str, Any] = own if address is None else {"address": address}
     try:

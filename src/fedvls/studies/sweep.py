@@ -89,10 +89,26 @@ def render(rows: Sequence[Values], form: str) -> str:
     """Markdown, LaTeX, CSV or JSON."""
     if form == "json":
         return to_json(rows, indent=2)
-    heads, lines = grid(rows)
     if form == "csv":
-        return csv_grid(heads, lines)
+        return _csv(rows)
+    heads, lines = grid(rows)
     return (markdown_grid if form == "markdown" else latex_grid)(heads, lines, len(SCORES))
+
+
+def _csv(rows: Sequence[Values]) -> str:
+    """Numbers as numbers: means and deviations in columns of their own, as shares between 0 and 1."""
+    heads = [
+        *rows[0]["values"],
+        "rounds",
+        "seeds",
+        *(f"{score}_{part}" for score in SCORES for part in ("mean", "std")),
+    ]
+    lines = []
+    for row in rows:
+        numbers = [row[score][part] for score in SCORES for part in ("mean", "std")]
+        known = ("" if number is None else number for number in numbers)
+        lines.append([*row["values"].values(), row["rounds"], " ".join(map(str, row["seeds"])), *known])
+    return csv_grid(heads, lines)
 
 
 def _listed(seeds: Sequence[int]) -> str:
