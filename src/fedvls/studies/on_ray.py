@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import secrets
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,10 @@ def on_ray(address: str | None, workers: int | None) -> Backend:
     ray = _library(private=address is None)
 
     def run(jobs: Sequence[Job], root: Path) -> Iterator[Ended]:
+        with redirect_stdout(sys.stderr):  # where Ray prints that a worker was lost, between the lines of a table
+            yield from run_tasks(jobs, root)
+
+    def run_tasks(jobs: Sequence[Job], root: Path) -> Iterator[Ended]:
         _connect(ray, address, workers)
         try:
             task = ray.remote(run_files)
@@ -94,11 +101,14 @@ def unpack(files: Files, folder: Path, config: RunConfig) -> None:
 
 
 def _library(private: bool) -> Any:
-    # Both are read by the import. No usage statistics leave the machine, and a private cluster listens on loopback
-    # only: without the second, Ray replaces 127.0.0.1 by the machine's address and listens on every interface.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    """Ray; for a private cluster with settings that it reads when it is imported or started."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics leave the machine
     if private:
+        # Listen on loopback only: without this Ray replaces 127.0.0.1 by the machine's address and listens everywhere.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        # A token of this session's own: without one Ray writes one into the user's home folder.
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))
     try:
         import ray
     except ImportError:
@@ -107,7 +117,8 @@ def _library(private: bool) -> Any:
 
 
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:
-    own = {"num_cpus": workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    # "local": without it Ray joins whatever cluster it finds on this machine, or the traces of one that died.
+    own = {"address": "local", "num_cpus": workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     where: dict[str, Any] = own if address is None else {"address": address}
     try:
         ray.init(**where, log_to_driver=False, logging_level="ERROR")
