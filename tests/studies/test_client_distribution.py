@@ -50,3 +50,9 @@ def test_a_scaled_down_table_does_not_claim_to_be_the_published_one(tmp_path):
     table, _ = reproduce(selection, tmp_path, None)
     assert table.label == "scaled down: 10 % of the data"
     assert table.verdicts[0].cases[0].outcome == "does not hold"
+
+
+def test_the_heat_map_needs_every_client(tmp_path):
+    table, files = reproduce(choose_cells("client-distribution", {"client": ["0", "3"]}, None, Scale()), tmp_path, None)
+    assert len(table.columns) == 2
+    assert not [file for file in files if file.suffix == ".png"]  # its rows would be numbered wrongly

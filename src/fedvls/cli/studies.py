@@ -56,6 +56,8 @@ def backend(
 
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers} must be >= 1")
+    if ray_address is not None and on is not Place.ray:
+        raise UsageError("--ray-address needs --on ray")
     todo = [job for job in jobs if not job.is_finished(root)]
     if len(jobs) > 1:
         typer.echo(f"{len(jobs)} runs in {root}: {len(jobs) - len(todo)} finished, {len(todo)} to do", err=True)
@@ -70,8 +72,6 @@ def backend(
     if on is Place.ray:
         yield on_ray(ray_address, workers), tell
         return
-    if ray_address is not None:
-        raise UsageError("--ray-address needs --on ray")
     count = min(_default_workers(todo) if workers is None else workers, len(todo))
     if count > 1:
         yield processes(count), tell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ from ..report.figures import convergence, partition_heat_map, save
 from ..runs.files import to_json
 from ..runs.store import RunDirectory
 from .study import Point
-from .table import StudyTable, shared_out
+from .table import StudyTable
 
 PALETTE = ("#b8b8b8", "#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "--")
@@ -90,7 +91,7 @@ def _matrix(table: StudyTable, folder: Path) -> list[Path]:
     shares = values / np.maximum(values.sum(1, keepdims=True), 1)
     figure = _figure(1.5 + 0.5 * len(table.columns), 1.2 + 0.42 * len(table.rows))
     axes = figure.subplots()
-    image = axes.imshow(shares, cmap="viridis_r", vmin=0, vmax=1, aspect="auto")
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
         colour = "white" if shares[row, column] > 0.5 else "black"
         axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
@@ -104,18 +105,20 @@ def _matrix(table: StudyTable, folder: Path) -> list[Path]:
 
 
 def _heat_maps(table: StudyTable, folder: Path) -> list[Path]:
-    """A heat map per partition."""
-    study = table.study
-    skews: dict[str, dict[str, Any]] = {}
+    """A heat map per partition whose clients are all in the table."""
+    if [column.axes["client"] for column in table.columns] != list(range(table.study.fixed["clients"])):
+        return []
+    skews: dict[str, list[Point]] = {}
     for row in table.rows:
-        skew = {k: v for k, v in {**study.fixed, **row.axes}.items() if k != "class"}
-        skews.setdefault(" ".join(f"{k} {v}" for k, v in skew.items() if k in ("beta", "shards")), skew)
+        skew = {k: v for k, v in {**table.study.fixed, **row.axes}.items() if k in ("beta", "shards")}
+        skews.setdefault(" ".join(f"{k} {v}" for k, v in skew.items()), []).append(row)
     paths = []
-    for name, skew in skews.items():
-        counts = shared_out(skew, study.seeds[0])
+    for name, rows in skews.items():
+        counts = np.array([[table.entry(row, column).mean for row in rows] for column in table.columns], np.int64)
         split = Split(tuple(np.empty(n, np.int64) for n in counts.sum(1)), counts)
-        classes = [str(k) for k in range(split.classes)]
-        title = f"{skew['dataset']}, {name}, seed {study.seeds[0]}: {split.vacant_per_client:.1f} vacant per client"
+        about = f"{table.study.fixed['dataset']}, {name}, seed {table.seeds[0]}"
+        title = "\n".join(filter(None, [f"{about}: {split.vacant_per_client:.1f} vacant per client", table.label]))
+        classes = [str(row.axes["class"]) for row in rows]
         paths.append(partition_heat_map(split, classes, title, folder / f"partition-{_slug(name)}.png"))
     return paths
 
@@ -127,7 +130,7 @@ def _figure(width: float, height: float) -> Any:
 
 
 def _title(table: StudyTable, column: str = "") -> str:
-    return "\n".join(filter(None, [": ".join(filter(None, [table.study.title, column])), table.label]))
+    return "\n".join([": ".join(filter(None, [table.study.title, column])), *textwrap.wrap(table.label, 80)])
 
 
 def _slug(text: str) -> str:
