@@ -36,6 +36,12 @@ def test_first_says_how_many_were_compared():
     assert (lost.outcome, lost.detail) == (FAILS, "rank 3 of 3, of 13 in the paper; -3.00 against fedlc")
 
 
+def test_a_tie_is_not_first():
+    """Runs too short to learn anything predict alike: that must not read as a claim that holds."""
+    level = outcome(FIRST, column(MNIST[0], fedvls=90.0, fedavg=90.0, fedlc=80.0), MNIST[0])
+    assert (level.outcome, level.detail) == (FAILS, "rank 1 of 3, of 13 in the paper; level with fedavg")
+
+
 def test_one_measured_column_says_nothing_about_another():
     verdict = judge(FIRST, DIRICHLET, column(MNIST[0], fedvls=90.0, fedavg=88.5))
     assert [case.outcome for case in verdict.cases] == [HOLDS] + [UNKNOWN] * 11

@@ -84,7 +84,7 @@ def _kept(point: Point, only: Mapping[str, Any]) -> bool:
 
 
 def _first(claim: Claim, study: Study, values: Values, printed: Values) -> list[Case]:
-    """The subject beats everyone measured; being beaten by one is enough to fail."""
+    """The subject is strictly above everyone measured; one that beats it, or draws level, is enough to fail."""
     subject, sign = claim["subject"], -1 if claim.get("lowest") else 1
     compared = study.columns if claim.get("compare") == "columns" else study.rows
     among = claim.get("among") or [point.label for point in compared]
@@ -96,9 +96,11 @@ def _first(claim: Claim, study: Study, values: Values, printed: Values) -> list[
             continue
         best = max(rivals, key=lambda name: sign * rivals[name])
         rank = 1 + sum(sign * value > sign * found[subject] for value in rivals.values())
+        tied = [name for name, value in rivals.items() if value == found[subject]]
         missing = "" if len(rivals) + 1 == len(among) else f", of {len(among)} in the paper"
-        detail = f"rank {rank} of {len(rivals) + 1}{missing}; {found[subject] - rivals[best]:+.2f} against {best}"
-        cases.append(Case(case.label, HOLDS if rank == 1 else FAILS, detail))
+        margin = f"level with {', '.join(tied)}" if tied else f"{found[subject] - rivals[best]:+.2f} against {best}"
+        detail = f"rank {rank} of {len(rivals) + 1}{missing}; {margin}"
+        cases.append(Case(case.label, HOLDS if rank == 1 and not tied else FAILS, detail))
     return cases
 
 
