@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +25,7 @@ from fedvls.runs.files import to_json
 from fedvls.runs.scores import scores
 from fedvls.runs.store import RunDirectory
 
+T = TypeVar("T")
 ROOT = Path(__file__).parent.parent
 
 
@@ -239,3 +242,40 @@ def _round_of(number: int, method: str, seed: int, counts: np.ndarray) -> tuple[
     }
     timing = {"round": number, "seconds": 0.5, "train_seconds": 0.4, "samples": 400, "samples_per_second": 1000.0}
     return record, timing
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Processes started by this one, and by those."""
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = task.read_text().split()
+        except OSError:  # it ended meanwhile
+            continue
+        for child in map(int, children):
+            yield child
+            yield from descendants(child)
+
+
+def in_a_run(pid: int) -> int | None:
+    """A descendant in the middle of a run: it holds the lock of a run's folder that has a round."""
+    for worker in descendants(pid):
+        for handle in Path(f"/proc/{worker}/fd").glob("*"):
+            try:
+                target = handle.readlink()
+            except OSError:
+                continue
+            if target.name == ".lock" and (target.parent / "metrics.jsonl").exists():
+                return worker
+    return None
+
+
+def wait_for(condition: Callable[[], T | None], process: subprocess.Popen[str], what: str) -> T:
+    """What `condition` gives once it is true; the process must still run then."""
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline:
+        found = condition()
+        assert process.poll() is None, f"it ended before {what}"
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"waited in vain for {what}")

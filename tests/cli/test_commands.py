@@ -148,7 +148,7 @@ def test_ls_lists_names_values_and_what_they_are(tmp_path, kind, some):
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "run", "compare", "resume", "show", "report", "plot", "watch", "partition", "ls", "bench"]
+    "command", COMMANDS.split()
 )
 def test_every_command_explains_itself_with_an_example(tmp_path, command):
     assert f"Example: fedvls {command}" in run_command(command, "--help", cwd=tmp_path, check=True).stdout

@@ -22,7 +22,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-for _module in ("demo", "run", "compare", "resume", "show", "report", "plot", "watch", "partition", "ls", "bench"):
+COMMANDS = "demo run compare sweep reproduce resume show report plot watch partition ls bench"
+for _module in COMMANDS.split():
     importlib.import_module(f".{_module}", __name__).add_to(app)
 
 

@@ -25,6 +25,7 @@ from .domains import load_digits_domains
 from .download import data_folder
 from .federated import FederatedData
 from .folder import load_folder
+from .fraction import take_fraction
 from .mnist import load_fashion_mnist, load_mnist
 from .npz import load_npz
 from .svhn import load_svhn, load_syn_digits
@@ -50,7 +51,7 @@ DATASETS.register("digits-domains")(load_digits_domains)
 DATASETS.register("folder")(load_folder)
 DATASETS.register("csv")(load_csv)
 
-_COMMON = ("name", "data_dir", "mean", "std", "classes")
+_COMMON = ("name", "data_dir", "mean", "std", "classes", "fraction")
 
 
 def load_dataset(
@@ -59,6 +60,7 @@ def load_dataset(
     mean: Scale | None = None,
     std: Scale | None = None,
     classes: int | None = None,
+    fraction: float | None = None,
     **values: Any,
 ) -> FederatedData:
     """Load a data set by its registered name, or from the path of an `.npz`, a `.csv` or a folder of images.
@@ -66,12 +68,14 @@ def load_dataset(
     data_dir: the folder that holds the data sets; by default `$FEDVLS_DATA_DIR`, or else a folder in the user's cache.
     mean, std: replace the normalisation, one number or one per channel.
     classes: replace the number of classes, for instance when the highest class has no sample.
+    fraction: train with this share of every class only, for a quick look; the test set stays whole.
     values: what the data set itself can be asked for, such as `max_vocabulary` of ag-news (`fedvls ls datasets`).
     """
     if (mean is None) != (std is None):
         raise UsageError(f"mean = {mean} and std = {std}: give both or neither")
     try:
-        return _load(str(name), data_dir, mean, std, classes, values)
+        data = _load(str(name), data_dir, mean, std, classes, values)
+        return data if fraction is None else take_fraction(data, fraction)
     except OSError as error:  # a folder that may not be entered, a name that is too long
         raise DataError(f"{error.filename or name} cannot be read: {error.strerror or one_line(error)}") from None
 

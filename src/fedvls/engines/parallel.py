@@ -27,7 +27,10 @@ from .workers import Workers
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Cores this process may use: what the system grants, or what `FEDVLS_CORES` says if several runs share them."""
+    told = os.environ.get("FEDVLS_CORES", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,12 @@ from ..runs.store import RunDirectory
 SCORES = ("best", "last", "mean_last_five")
 FORMATS = ("table", "markdown", "latex", "json")
 TITLES = {"best": "best", "last": "last", "mean_last_five": "mean of last 5"}
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and population standard deviation over seeds (ddof 0, as the released program reports)."""
+    average = sum(values) / len(values)
+    return average, math.sqrt(sum((v - average) ** 2 for v in values) / len(values))
 
 
 @dataclass(frozen=True)
@@ -33,10 +41,7 @@ class Row:
     runs: list[str]
 
     def mean_std(self, score: str) -> tuple[float, float]:
-        """Mean and population standard deviation over seeds (ddof 0, as the released program reports)."""
-        values = self.scores[score]
-        average = sum(values) / len(values)
-        return average, math.sqrt(sum((v - average) ** 2 for v in values) / len(values))
+        return mean_std(self.scores[score])
 
     def to_dict(self) -> dict[str, Any]:
         plain: dict[str, Any] = {
@@ -121,17 +126,34 @@ def render(rows: Sequence[Row], form: str) -> str:
     if form == "json":
         return to_json([row.to_dict() for row in rows], indent=2)
     if form == "markdown":
-        lines = [HEADS, ["---"] * 4 + ["---:"] * len(SCORES), *map(cells, rows)]
-        return "\n".join(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in line)} |" for line in lines)
+        return markdown_grid(HEADS, map(cells, rows), len(SCORES))
     if form == "latex":
-        body = [" & ".join(_latex(c) for c in line) + r" \\" for line in map(cells, rows)]
-        head = " & ".join(HEADS) + r" \\"
-        return "\n".join(
-            [r"\begin{tabular}{lllrrrr}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
-        )
+        return latex_grid(HEADS, map(cells, rows), len(SCORES))
     raise unknown("format", form, FORMATS)
 
 
-def _latex(text: str) -> str:
+def markdown_grid(heads: Sequence[str], lines: Iterable[Sequence[str]], right: int) -> str:
+    """A Markdown table; the last `right` columns are numbers."""
+    rule = ["---"] * (len(heads) - right) + ["---:"] * right
+    escaped = ([cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in (heads, rule, *lines))
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+
+
+def latex_grid(heads: Sequence[str], lines: Iterable[Sequence[str]], right: int) -> str:
+    """A LaTeX tabular (booktabs); the last `right` columns are numbers."""
+    head, *body = (" & ".join(map(latex_text, line)) + r" \\" for line in (heads, *lines))
+    begin = rf"\begin{{tabular}}{{{'l' * (len(heads) - right)}{'r' * right}}}"
+    return "\n".join([begin, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"])
+
+
+def csv_grid(heads: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    """Comma-separated values, quoted where needed."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([heads, *lines])
+    return file.getvalue().removesuffix("\n")
+
+
+def latex_text(text: str) -> str:
+    """Text with LaTeX's special characters escaped."""
     escapes = {"\\": r"\textbackslash{}", "±": r"$\pm$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     return "".join(escapes.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)

@@ -143,18 +143,21 @@ def apply_settings(values: Mapping[str, Any], settings: Sequence[str]) -> dict[s
         path, equals, text = setting.partition("=")
         if not equals or not path.strip():
             raise UsageError(f"--set {setting!r} must look like key=value, e.g. method.lam=0.5")
-        *parents, last = path.strip().split(".")
-        target = result
-        for parent in parents:
-            inner = target.get(parent)
-            inner = {"name": inner} if isinstance(inner, str) else dict(inner or {})
-            target[parent] = inner
-            target = inner
         try:
-            target[last] = yaml.safe_load(text)
+            assign(result, path.strip(), yaml.safe_load(text))
         except yaml.YAMLError:
-            target[last] = text
+            assign(result, path.strip(), text)
     return result
+
+
+def assign(values: dict[str, Any], path: str, value: Any) -> None:
+    """Set the key that a dotted path names; a section that is only a name so far becomes a mapping with that name."""
+    *parents, last = path.split(".")
+    for parent in parents:
+        inner = values.get(parent)
+        values[parent] = {"name": inner} if isinstance(inner, str) else dict(inner or {})
+        values = values[parent]
+    values[last] = value
 
 
 def _section(key: str, value: Any, about: dataclasses.Field[Any]) -> Section:

@@ -1,0 +1,163 @@
+"""`fedvls reproduce`: the paper's tables and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import UsageError
+from .options import split_list
+from .studies import (
+    Format,
+    On,
+    Place,
+    RayAddress,
+    Workers,
+    backend,
+    check_format,
+    print_grid,
+    report_failures,
+    whole_numbers,
+)
+
+if TYPE_CHECKING:
+    from ..studies.table import StudyTable
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(
+        epilog="Example: fedvls reproduce dirichlet --dataset mnist --beta 0.05 --methods fedavg,fedvls --seeds 0"
+    )(reproduce)
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="A study; without one, all are listed.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only these data sets, separated by commas.")] = None,
+    beta: Annotated[str | None, typer.Option(help="Only these Dirichlet concentrations.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Only these methods.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only these values of another axis, e.g. model=resnet18 (repeatable).")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds (default: the study's).")] = None,
+    rounds: Annotated[int | None, typer.Option(help="At most so many rounds: scaled down, and labelled so.")] = None,
+    fraction: Annotated[
+        float | None, typer.Option(help="This share of the training data: scaled down, and labelled so.")
+    ] = None,
+    score: Annotated[str, typer.Option(help="best, last or mean_last_five.")] = "best",
+    from_disk: Annotated[bool, typer.Option("--from-disk", help="Run nothing: the table of what is finished.")] = False,
+    data_dir: Annotated[str | None, typer.Option(help="Folder with the data sets' files.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")] = Path("runs/studies"),
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, parallel or sequential.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32 or float64; another than the paper's is labelled.")] = None,
+    workers: Workers = None,
+    on: On = Place.here,
+    ray_address: RayAddress = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Change any key of the config; labelled (repeatable).")
+    ] = None,
+    format: Format = "table",
+    json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Run a study of the paper, or part of it, and set the numbers beside the published ones."""
+    from ..report.tables import SCORES
+    from ..studies.plan import Scale
+    from ..studies.reproduce import choose_cells
+    from ..studies.reproduce import reproduce as run_study
+
+    form = "json" if json else format
+    check_format(form)
+    if name is None:
+        _list(form)
+        return
+    if score not in SCORES:
+        raise UsageError(f"--score {score!r} is not one of {', '.join(SCORES)}")
+    wanted = _wanted({"dataset": dataset, "beta": beta, "method": methods}, only or [])
+    place = {"data_dir": data_dir and str(Path(data_dir).expanduser().resolve()), "device": device, "engine": engine}
+    changes = [*(settings or []), *([f"dtype={dtype}"] if dtype not in (None, "float32") else [])]
+    scale = Scale(rounds, fraction, tuple(changes), {k: v for k, v in place.items() if v is not None})
+    selection = choose_cells(name, wanted, whole_numbers(seeds, "--seeds") if seeds else None, scale)
+    if from_disk or not selection.study.trains:
+        table, files = run_study(selection, out, None, score)
+    else:
+        with backend(selection.jobs, out / "runs", workers, on, ray_address) as (chosen, tell):
+            table, files = run_study(selection, out, chosen, score, tell)
+    if form == "table":
+        _print(table)
+    else:
+        from ..studies.render import render
+
+        typer.echo(render(table, form))
+    for file in files:
+        typer.echo(f"written: {file}", err=True)
+    report_failures([entry.failure for entry in table.entries.values() if entry.failure])
+
+
+def _wanted(shorthands: dict[str, str | None], only: list[str]) -> dict[str, list[str]]:
+    """Axis -> values asked for."""
+    wanted = {axis: split_list(text, f"--{axis}") for axis, text in shorthands.items() if text is not None}
+    for text in only:
+        axis, equals, values = text.partition("=")
+        if not equals:
+            raise UsageError(f"--only {text!r} must look like axis=value,value, e.g. model=resnet18")
+        wanted[axis.strip()] = split_list(values, f"--only {axis}")
+    return wanted
+
+
+def _list(form: str) -> None:
+    from ..report.tables import csv_grid, latex_grid, markdown_grid
+    from ..runs.files import to_json
+    from ..studies.reproduce import catalogue
+
+    studies = catalogue()
+    heads = ["study", "what", "cells", "runs", "published"]
+    lines = [[s["name"], s["title"], str(s["cells"]), str(s["runs"]), s["published"]] for s in studies]
+    if form == "json":
+        typer.echo(to_json(studies, indent=2))
+    elif form == "csv":
+        typer.echo(csv_grid(heads, lines))
+    elif form != "table":
+        typer.echo((markdown_grid if form == "markdown" else latex_grid)(heads, lines, 3))
+    else:
+        print_grid(heads, lines, left=2)
+        typer.echo("run one with: fedvls reproduce NAME (see fedvls reproduce --help)")
+
+
+def _print(table: StudyTable) -> None:
+    """The paper's layout, as many columns side by side as the terminal has room for."""
+    from rich.console import Console
+
+    from ..studies.render import caption, claim_lines, difference_text, head, measured_text, published_text
+
+    console, unit = Console(), table.study.unit
+    console.print(caption(table), highlight=False, markup=False)
+    names = max(len(row.label) for row in table.rows)
+    parts: list[list[Any]] = [[]]
+    room = used = console.width - names - 6
+    widths = {}
+    for column in table.columns:
+        texts = [f(table.entry(row, column), unit) for row in table.rows for f in (measured_text, published_text)]
+        widths[column] = max(map(len, [*head(table, column).split(", "), *texts])) + 3
+        if used < widths[column] and parts[-1]:
+            parts.append([])
+            used = room
+        parts[-1].append(column)
+        used -= widths[column]
+    compact = unit == "samples" and all(not e.difference for e in table.entries.values())
+    for columns in parts:
+        lines = []
+        for row in table.rows:
+            entries = [table.entry(row, column) for column in columns]
+            lines.append([row.label, *(measured_text(e, unit) for e in entries)])
+            if not compact and any(e.published for e in entries):
+                lines.append(["  paper", *(published_text(e, unit) for e in entries)])
+                lines.append(["  difference", *(difference_text(e, unit) for e in entries)])
+        print_grid(["", *(head(table, column).replace(", ", "\n") for column in columns)], lines, left=1)
+    if table.verdicts:
+        console.print("Claims of the paper, from the measured cells:")
+        for line in claim_lines(table.verdicts):
+            console.print(f"  {line}", highlight=False, markup=False)
+    for note in table.study.notes:
+        console.print(f"note: {note}", highlight=False, markup=False)

@@ -1,0 +1,111 @@
+"""Jobs in worker processes of this machine: started once, fed through pipes, replaced when they die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from ..engines.parallel import cores
+from ..errors import FedvlsError
+from ..runs.config import RunConfig
+from .execute import Backend, Ended
+from .jobs import Job
+
+ATTEMPTS = 3
+
+
+def processes(workers: int) -> Backend:
+    """So many runs at a time, each with its share of the cores; a lost worker's job is given to a new one.
+
+    A run in one core trains its clients one after another in its own process (`FEDVLS_CORES`), so that several runs
+    do not start more processes than there are cores.
+    """
+
+    def run(jobs: Sequence[Job], root: Path) -> Iterator[Ended]:
+        waiting, attempts = deque(jobs), Counter[str]()
+        busy: dict[Connection, tuple[BaseProcess, Job]] = {}
+        idle: list[tuple[BaseProcess, Connection]] = []
+        try:
+            while waiting or busy:
+                while waiting and len(busy) < workers:
+                    process, pipe = idle.pop() if idle else _start(max(1, cores() // workers))
+                    job = waiting.popleft()
+                    attempts[job.key] += 1
+                    pipe.send((job.ready(root).to_mapping(), str(job.folder(root))))
+                    busy[pipe] = process, job
+                for pipe in [pipe for pipe in wait(list(busy)) if isinstance(pipe, Connection)]:
+                    process, job = busy.pop(pipe)
+                    try:
+                        error: str | None = pipe.recv()
+                    except (EOFError, ConnectionResetError):
+                        process.join()
+                        if attempts[job.key] < ATTEMPTS:
+                            waiting.appendleft(job)
+                        else:
+                            yield job, f"its worker process ended {ATTEMPTS} times (exit code {process.exitcode})"
+                        continue
+                    idle.append((process, pipe))
+                    yield job, error
+        finally:
+            for process, pipe in [*idle, *((process, pipe) for pipe, (process, _) in busy.items())]:
+                pipe.close()
+                process.terminate()
+                process.join()
+
+    return run
+
+
+def _start(share: int) -> tuple[BaseProcess, Connection]:
+    # Spawned, not forked: the parent may hold threads and a CUDA context.
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_work, args=(there, share))
+    process.start()
+    there.close()
+    return process, here
+
+
+def _work(pipe: Connection, share: int) -> None:
+    """A worker's life: run what comes, until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ["FEDVLS_CORES"] = str(share)
+    while True:
+        try:
+            values, folder = pipe.recv()
+        except (EOFError, OSError):
+            return
+        pipe.send(run_mapping(values, Path(folder)))
+
+
+def _end_with_parent() -> None:
+    """A killed parent must not leave runs behind that nobody waits for, holding the locks of their folders."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def run_mapping(values: Mapping[str, Any], folder: Path) -> str | None:
+    """Run a plain configuration into a folder; what went wrong, if anything did."""
+    from ..federation import run_config
+    from ..runs.imports import import_files
+
+    try:
+        config = RunConfig.from_mapping(values)
+        import_files(config.imports)
+        run_config(config, folder)
+    except FedvlsError as error:
+        return str(error)
+    except Exception:
+        return traceback.format_exc()
+    return None

@@ -1,0 +1,84 @@
+"""How a number is read from the metrics of a finished run. Accuracies in percent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import RunError
+from ..runs.result import scores
+from ..runs.store import Record
+from .study import Axes
+
+Rounds = Sequence[Record]
+
+
+def read_value(kind: str, records: Rounds, axes: Axes, score: str, full_rounds: int) -> float:
+    """The number at `axes`, not a number where the run has none.
+
+    `first` means so many of the paper's `full_rounds`, and the same share of a shorter run.
+    """
+    if "first" in axes:
+        count = max(1, round(len(records) * axes["first"] / full_rounds))
+        records = records[:count]
+    return READINGS[kind](records, axes, score)
+
+
+def _accuracy(records: Rounds, axes: Axes, score: str) -> float:
+    return 100 * float(scores([r["accuracy"] for r in records])[score])
+
+
+def _domain(records: Rounds, axes: Axes, score: str) -> float:
+    """A domain's accuracy in the rounds that the score selects by the mean over domains."""
+    if axes["domain"] not in records[-1]["domains"]:
+        return float("nan")
+    best = int(scores([r["domains"]["mean"] for r in records])["best_round"]) - 1
+    chosen = {"best": records[best : best + 1], "last": records[-1:], "mean_last_five": records[-5:]}[score]
+    return 100 * sum(float(r["domains"][axes["domain"]]) for r in chosen) / len(chosen)
+
+
+def _drift(records: Rounds, axes: Axes, score: str) -> float:
+    value = records[-1]["local"]["drift_diversity"]
+    return float("nan") if value is None else float(value)
+
+
+def _client_class(records: Rounds, axes: Axes, score: str) -> float:
+    """One client's model after its last update (or the model it was sent), on one class."""
+    local = records[-1]["local"]
+    if axes["class"] == "aggregated":
+        before = sum(local["before_per_class"]) / len(local["before_per_class"])
+        return 100 * float(before if axes.get("moment") == "before" else records[-1]["accuracy"])
+    if axes.get("moment") == "before":
+        return _of_class(local["before_per_class"], axes)
+    for entry in local["clients"]:
+        if entry["client"] == axes["client"]:
+            return _of_class(entry["per_class"], axes)
+    raise RunError(f"client {axes['client']} did not take part in the last round")
+
+
+def _class(records: Rounds, axes: Axes, score: str) -> float:
+    """The global model on one class in the last round, or the mean over its clients' models."""
+    if axes["moment"] == "aggregated":
+        return _of_class(records[-1]["per_class"], axes)
+    clients = [_of_class(entry["per_class"], axes) for entry in records[-1]["local"]["clients"]]
+    return sum(clients) / len(clients)
+
+
+def _confusion(records: Rounds, axes: Axes, score: str) -> float:
+    matrix = records[-1]["local"]["confusion"][str(axes["client"])]
+    return float(matrix[axes["actual"]][axes["predicted"]])
+
+
+def _of_class(per_class: Sequence[float], axes: Axes) -> float:
+    chosen: Any = axes["class"]
+    return 100 * float(sum(per_class) / len(per_class) if chosen == "average" else per_class[chosen])
+
+
+READINGS: dict[str, Callable[[Rounds, Axes, str], float]] = {
+    "accuracy": _accuracy,
+    "domain": _domain,
+    "drift": _drift,
+    "client-class": _client_class,
+    "class": _class,
+    "confusion": _confusion,
+}

@@ -1,0 +1,97 @@
+"""One study from start to table: plan, run what is missing, tabulate, write every form of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..runs.files import write_atomically
+from .execute import Backend, execute
+from .figures import draw
+from .jobs import Job, with_starts
+from .plan import Cell, Scale, plan
+from .render import render
+from .study import Point, Study, load_study, names, narrowed
+from .table import StudyTable, count_labels, tabulate
+
+ENDINGS = {"markdown": "md", "latex": "tex", "csv": "csv", "json": "json"}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The part of a study that was asked for."""
+
+    study: Study
+    rows: Sequence[Point]
+    columns: Sequence[Point]
+    scale: Scale
+    cells: Sequence[Cell] = field(default_factory=list)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Every run that is needed, once."""
+        return with_starts([job for cell in self.cells for job in cell.jobs.values()])
+
+
+def choose_cells(
+    name: str, wanted: Mapping[str, Sequence[str]], seeds: Sequence[int] | None, scale: Scale
+) -> Selection:
+    """The cells of a study with these values on its axes."""
+    study = load_study(name)
+    rows, columns = narrowed(study, wanted)
+    cells = plan(study, rows, columns, seeds or study.seeds, scale) if study.trains else []
+    return Selection(study, rows, columns, scale, cells)
+
+
+def reproduce(
+    selection: Selection,
+    root: Path,
+    backend: Backend | None,
+    score: str = "best",
+    tell: Callable[[Job, str | None], None] = lambda *_: None,
+) -> tuple[StudyTable, list[Path]]:
+    """Run what is missing (nothing without a backend), and write table and figures; the files come with the table.
+
+    Runs are shared by all studies under `root`: a cell that another study has run is not run again.
+    """
+    study, scale = selection.study, selection.scale
+    if study.trains:
+        failures = execute(selection.jobs, root / "runs", backend, tell) if backend else {}
+        table = tabulate(study, selection.cells, root / "runs", scale, score, failures)
+    else:
+        table = count_labels(study, selection.rows, selection.columns, scale)
+    folder = root / (f"{study.name}-scaled-down" if table.label else study.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for form, ending in ENDINGS.items():
+        files.append(folder / f"table.{ending}")
+        write_atomically(files[-1], f"{render(table, form)}\n".encode())
+    return table, [*files, *draw(table, folder)]
+
+
+def catalogue() -> list[dict[str, Any]]:
+    """All studies: what they are, how many cells and runs, whether numbers were published."""
+    rows = []
+    for name in names():
+        selection = choose_cells(name, {}, None, Scale())
+        study = selection.study
+        rows.append(
+            {
+                "name": name,
+                "title": study.title,
+                "paper": study.paper,
+                "cells": len(study.rows) * len(study.columns),
+                "runs": len(selection.jobs),
+                "published": _published(study),
+                "figure": study.figure is not None,
+            }
+        )
+    return rows
+
+
+def _published(study: Study) -> str:
+    """Whether the paper prints numbers for all cells, some or none."""
+    printed = [study.printed(row, column) is not None for row in study.rows for column in study.columns]
+    return "yes" if all(printed) else "partly" if any(printed) else "no"

@@ -1,0 +1,200 @@
+"""A study: rows x columns of cells, what was published, how a number is read from a run. All of it is data.
+
+Every cell is described by *axes* (`dataset`, `beta`, `method`, `class`, ...): those fixed for the whole study, those of
+its row and those of its column. Some say what is run (`SETTINGS`), the others where in the finished run the number is.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from ..errors import UsageError, unknown
+
+Axes = Mapping[str, Any]
+
+# Axes that are keys of a configuration.
+SETTINGS = {
+    "dataset": "data.name",
+    "method": "method.name",
+    "lam": "method.lam",
+    "partition": "partition.name",
+    "beta": "partition.beta",
+    "shards": "partition.classes_per_client",
+    "model": "model.name",
+    "participation": "participation",
+    "epochs": "epochs",
+    "clients": "clients",
+}
+# Axes that say what is read: of whom, when, which class.
+READING = ("first", "domain", "client", "class", "moment", "actual", "predicted")
+NAMED_BY_VALUE = ("method", "dataset", "model", "domain", "partition")
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A row or a column: its axes, its name, and settings beyond the axes."""
+
+    axes: Axes
+    label: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A printed value; no deviation where none is printed."""
+
+    mean: float
+    std: float | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """What its file says; `start` are the axes of the run whose final weights all others begin with."""
+
+    name: str
+    title: str
+    paper: str
+    rows: tuple[Point, ...]
+    columns: tuple[Point, ...]
+    read: str
+    seeds: tuple[int, ...]
+    unit: str = "percent"
+    fixed: Axes = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    start: Axes | None = None
+    published: Mapping[str, tuple[Published | None, ...]] = field(default_factory=dict)
+    claims: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    figure: str | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether anything is trained, or only labels are shared out."""
+        return self.read != "counts"
+
+    def axes(self, row: Point, column: Point) -> dict[str, Any]:
+        return {**self.fixed, **row.axes, **column.axes}
+
+    def printed(self, row: Point, column: Point) -> Published | None:
+        """The published value of a cell."""
+        values = self.published.get(row.label)
+        place = next((k for k, c in enumerate(self.columns) if c.label == column.label), None)
+        return None if values is None or place is None else values[place]
+
+
+@functools.cache
+def protocol() -> dict[str, Any]:
+    """The paper's setting by data set, and the list of studies."""
+    return _read("protocol")
+
+
+def names() -> list[str]:
+    """All studies, tables first, in the paper's order."""
+    return list(protocol()["studies"])
+
+
+@functools.cache
+def load_study(name: str) -> Study:
+    """The study of this name."""
+    if name not in names():
+        raise unknown("study", name, names())
+    about = _read(name)
+    return Study(
+        name=name,
+        title=about["title"],
+        paper=about["paper"],
+        rows=_points(about["rows"]),
+        columns=_points(about["columns"]),
+        read=about["read"],
+        seeds=tuple(about.get("seeds", protocol()["seeds"])),
+        unit=about.get("unit", "percent"),
+        fixed=about.get("fixed", {}),
+        settings=about.get("set", {}),
+        start=about.get("start"),
+        published={str(row): tuple(map(_published, values)) for row, values in about.get("published", {}).items()},
+        claims=tuple(about.get("claims", ())),
+        notes=tuple(about.get("notes", ())),
+        figure=about.get("figure"),
+    )
+
+
+def narrowed(study: Study, wanted: Mapping[str, Sequence[str]]) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+    """The rows and columns that have a wanted value on every axis they share with `wanted`.
+
+    `row` and `column` ask for a label. An axis or a value that the study does not have is an error.
+    """
+    sides = {"row": _labelled(study.rows, "row"), "column": _labelled(study.columns, "column")}
+    every = [*sides["row"].values(), *sides["column"].values(), dict(study.fixed)]
+    for axis, texts in wanted.items():
+        there = [axes[axis] for axes in every if axis in axes]
+        for text in texts:
+            if not any(_same(value, text) for value in there):
+                have = f"it has {', '.join(dict.fromkeys(map(str, there)))}" if there else "that is no axis of it"
+                raise UsageError(f"study {study.name!r} has no {axis} {text!r}; {have}")
+    rows, columns = (
+        tuple(point for point, axes in side.items() if _is_wanted(axes, wanted)) for side in sides.values()
+    )
+    return rows, columns
+
+
+def _labelled(points: Sequence[Point], side: str) -> dict[Point, dict[str, Any]]:
+    return {point: {**point.axes, side: point.label} for point in points}
+
+
+def _is_wanted(axes: Axes, wanted: Mapping[str, Sequence[str]]) -> bool:
+    return all(any(_same(axes[axis], text) for text in texts) for axis, texts in wanted.items() if axis in axes)
+
+
+def _same(value: Any, text: str) -> bool:
+    try:
+        return float(text) == float(value)
+    except (TypeError, ValueError):
+        return text == str(value)
+
+
+def _read(name: str) -> dict[str, Any]:
+    text = (files(__package__) / "data" / f"{name}.yaml").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+def _points(given: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> tuple[Point, ...]:
+    """A list of points as it is, or the product of axes; an axis whose values are mappings stands for several."""
+    if isinstance(given, Mapping):
+        combinations = itertools.product(*([(axis, v) for v in values] for axis, values in given.items()))
+        given = [_merged(combination) for combination in combinations]
+    return tuple(_point(entry) for entry in given)
+
+
+def _merged(combination: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for axis, value in combination:
+        merged |= value if isinstance(value, Mapping) else {axis: value}
+    return merged
+
+
+def _point(entry: Mapping[str, Any]) -> Point:
+    axes = {axis: value for axis, value in entry.items() if axis not in ("label", "set")}
+    label = entry.get("label") or ", ".join(axis_text(axis, value) for axis, value in axes.items())
+    return Point(axes, label, entry.get("set", {}))
+
+
+def axis_text(axis: str, value: Any) -> str:
+    """`beta 0.05`, but `fedvls`: names speak for themselves."""
+    if axis == "first":
+        return f"first {value} rounds"
+    return str(value) if axis in NAMED_BY_VALUE else f"{axis} {value}"
+
+
+def _published(value: Any) -> Published | None:
+    if value is None or isinstance(value, int | float):
+        return None if value is None else Published(float(value))
+    mean, std = str(value).split("±")
+    return Published(float(mean), float(std))

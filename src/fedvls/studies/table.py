@@ -1,0 +1,157 @@
+"""The table of a study: for every cell what was published, what was measured, and the difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data.fraction import share_of
+from ..report.tables import mean_std
+from ..runs.store import RunDirectory
+from .claims import Verdict, judge
+from .jobs import Job
+from .plan import Cell, Scale, paper_setting
+from .readings import read_value
+from .study import Point, Published, Study, protocol
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell: the values measured, by seed, beside the published one."""
+
+    row: Point
+    column: Point
+    published: Published | None = None
+    measured: Mapping[int, float] = field(default_factory=dict)
+    rounds: int = 0
+    paper_rounds: int = 0
+    runs: Sequence[str] = ()
+    failure: str | None = None
+
+    @property
+    def mean(self) -> float | None:
+        return mean_std(list(self.measured.values()))[0] if self.measured else None
+
+    @property
+    def std(self) -> float | None:
+        """Over seeds; none for a single one."""
+        return mean_std(list(self.measured.values()))[1] if len(self.measured) > 1 else None
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.mean is None or self.published is None else self.mean - self.published.mean
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """Everything a rendering needs."""
+
+    study: Study
+    rows: Sequence[Point]
+    columns: Sequence[Point]
+    entries: Mapping[tuple[str, str], Entry]
+    seeds: Sequence[int]
+    score: str
+    label: str
+
+    def entry(self, row: Point, column: Point) -> Entry:
+        return self.entries[row.label, column.label]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """What the measured cells say about the paper's claims."""
+        measured = {place: entry.mean for place, entry in self.entries.items()}
+        return [judge(claim, self.study, measured) for claim in self.study.claims]
+
+
+def tabulate(
+    study: Study, cells: Iterable[Cell], root: Path, scale: Scale, score: str, failures: Mapping[str, str]
+) -> StudyTable:
+    """The table of what is on disk under `root`; `failures` says by key why a job has no result."""
+    cells, records = list(cells), _Records(root)
+    entries = {}
+    for cell in cells:
+        measured, runs = {}, []
+        for seed, job in cell.jobs.items():
+            found = records.of(job)
+            if found is None:
+                continue
+            value = read_value(study.read, found, cell.axes, score, cell.rounds)
+            if math.isfinite(value):
+                measured[seed] = value
+                runs.append(str(job.folder(root)))
+        rounds = next(iter(cell.jobs.values())).config.rounds
+        failure = next((failures[job.key] for job in cell.jobs.values() if job.key in failures), None)
+        printed = study.printed(cell.row, cell.column)
+        entry = Entry(cell.row, cell.column, printed, measured, rounds, cell.rounds, runs, failure)
+        entries[cell.row.label, cell.column.label] = entry
+    seeds = list(dict.fromkeys(seed for cell in cells for seed in cell.jobs))
+    return _table(
+        study,
+        cells,
+        entries,
+        seeds,
+        score,
+        scale.label([n for cell in cells for n in (cell.rounds, cell.start_rounds)]),
+    )
+
+
+def count_labels(study: Study, rows: Sequence[Point], columns: Sequence[Point], scale: Scale) -> StudyTable:
+    """The table of a study that only shares labels out: class sizes decide the counts, so no data are read."""
+    entries, cells = {}, []
+    splits: dict[str, np.ndarray] = {}
+    for row in rows:
+        for column in columns:
+            axes = study.axes(row, column)
+            skew = {k: v for k, v in axes.items() if k not in ("class", "client")}
+            key = repr(sorted(skew.items()))
+            if key not in splits:
+                splits[key] = shared_out(skew, study.seeds[0], scale.fraction)
+            value = float(splits[key][axes["client"], axes["class"]])
+            entry = Entry(row, column, study.printed(row, column), {study.seeds[0]: value})
+            entries[row.label, column.label] = entry
+            cells.append(Cell(row, column, axes))
+    return _table(study, cells, entries, study.seeds, "last", scale.label([]))
+
+
+def shared_out(axes: Mapping[str, Any], seed: int, fraction: float | None = None) -> np.ndarray:
+    """Counts [client, class] of a partition of a data set with known class sizes."""
+    from ..partition import get_partition
+
+    sizes = protocol()["class_sizes"][axes["dataset"]]
+    labels = np.repeat(np.arange(sizes["classes"]), share_of(sizes["each"], fraction or 1.0))
+    partition = dict(paper_setting({"method": "fedavg", **axes})["partition"])
+    built = get_partition(partition.pop("name"), **partition)
+    return built.split(labels, sizes["classes"], axes["clients"], seed).counts
+
+
+def _table(
+    study: Study,
+    cells: Sequence[Cell],
+    entries: Mapping[tuple[str, str], Entry],
+    seeds: Sequence[int],
+    score: str,
+    label: str,
+) -> StudyTable:
+    rows = list(dict.fromkeys(cell.row for cell in cells))
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    return StudyTable(study, rows, columns, entries, seeds, score, label)
+
+
+class _Records:
+    """Metrics of finished jobs, read once however many cells share them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._read: dict[str, list[dict[str, Any]] | None] = {}
+
+    def of(self, job: Job) -> list[dict[str, Any]] | None:
+        if job.key not in self._read:
+            finished = job.is_finished(self._root)
+            self._read[job.key] = RunDirectory(job.folder(self._root)).records() if finished else None
+        return self._read[job.key]

@@ -1,0 +1,119 @@
+"""`fedvls reproduce` and `fedvls sweep` as a user types them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+
+import pytest
+from support import run_command
+from tiny_files import write_mnist
+
+from fedvls.cli import main
+
+SMALL = ["--dataset", "digits", "--rounds", "2", "--epochs", "1", "--device", "cpu"]
+
+
+def test_reproduce_lists_every_study(tmp_path):
+    told = run_command("reproduce", cwd=tmp_path, check=True).stdout
+    listed = json.loads(run_command("reproduce", "--json", cwd=tmp_path, check=True).stdout)
+    assert len(listed) == 21
+    assert all(study["name"] in told and study["title"] in told for study in listed)
+
+
+def test_reproduce_runs_just_the_cells_asked_for_and_says_that_they_are_scaled_down(tmp_path):
+    (tmp_path / "data").mkdir()
+    write_mnist(tmp_path / "data", train=300)
+    asked = "reproduce dirichlet --dataset mnist --beta 0.5 --methods fedavg,fedvls --seeds 0 --rounds 2 --fraction 0.8"
+    command = [*asked.split(), "--data-dir", "data", "--device", "cpu"]
+    done = run_command(*command, cwd=tmp_path, check=True)
+    assert "Scaled down: 2 of 50 rounds, 80 % of the data." in " ".join(done.stdout.split())
+    assert "98.96 ± 0.00" in done.stdout  # FedAvg, published
+    assert "FedVLS is first: " in done.stdout
+    assert len(list((tmp_path / "runs/studies/runs").iterdir())) == 2
+    again = run_command(*command, "--from-disk", "--score", "last", "--format", "csv", cwd=tmp_path, check=True)
+    lines = list(csv.DictReader(again.stdout.splitlines()))
+    assert [(line["method"], line["score"], line["rounds"]) for line in lines] == [
+        ("fedavg", "last", "2"),
+        ("fedvls", "last", "2"),
+    ]
+    assert all(float(line["measured_mean"]) >= 0 for line in lines)
+    assert {p.name for p in (tmp_path / "runs/studies/dirichlet-scaled-down").iterdir()} == {
+        *("table.md", "table.tex", "table.csv", "table.json")
+    }
+
+
+def test_missing_data_fail_their_cells_with_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDVLS_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "data" / "cifar-10-batches-bin").mkdir(parents=True)
+    for name in (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin"):
+        (tmp_path / "data" / "cifar-10-batches-bin" / name).write_bytes(b"torn")
+    asked = ["--methods", "fedavg", "--seeds", "0", "--data-dir", "data"]
+    done = run_command("reproduce", "drift", *asked, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "failed: " in done.stderr
+    assert "data_batch_1.bin" in done.stderr
+
+
+def test_sweep_runs_every_combination_for_each_seed(tmp_path):
+    command = ["sweep", "--method", "fedvls", "--over", "method.lam=0.1,1e-1e9", *SMALL]
+    assert run_command(*command, cwd=tmp_path).returncode == 2  # not a number
+    command = ["sweep", "--method", "fedvls", "--over", "method.lam=0.1,5", "--over", "lr=0.01,0.1", "--seeds", "0,1"]
+    done = run_command(*command, *SMALL, "--json", cwd=tmp_path, check=True)
+    rows = json.loads(done.stdout)
+    assert [row["values"] for row in rows] == [{"method.lam": lam, "lr": lr} for lam in (0.1, 5) for lr in (0.01, 0.1)]
+    assert all(row["seeds"] == [0, 1] for row in rows)
+    headers = [json.loads((tmp_path / run / "header.json").read_text()) for row in rows for run in row["runs"]]
+    told = [(h["method"]["lam"], h["optimizer"]["lr"], h["seed"]) for h in headers]
+    assert told == [(lam, lr, seed) for lam in (0.1, 5) for lr in (0.01, 0.1) for seed in (0, 1)]
+    # Two short rounds may predict alike; the losses of eight different runs are all different.
+    logs = [(tmp_path / run / "metrics.jsonl").read_text().splitlines()[-1] for row in rows for run in row["runs"]]
+    assert len({json.loads(log)["train_loss"] for log in logs}) == 8
+    again = run_command(*command, *SMALL, "--format", "markdown", cwd=tmp_path, check=True)
+    assert "8 finished, 0 to do" in again.stderr
+    assert "| method.lam | lr | rounds | seeds | best | last | mean of last 5 |" in again.stdout
+
+
+def test_a_sweep_begins_with_a_config_file(tmp_path):
+    (tmp_path / "c.yaml").write_text("method: fedprox\ndata: digits\nrounds: 1\nepochs: 1\ndevice: cpu\n")
+    command = ["sweep", "c.yaml", "--over", "method.name=fedavg,fedprox", "--set", "clients=4", "--json"]
+    rows = json.loads(run_command(*command, cwd=tmp_path, check=True).stdout)
+    headers = [json.loads((tmp_path / row["runs"][0] / "header.json").read_text()) for row in rows]
+    assert [(h["method"]["name"], h["partition"]["clients"]) for h in headers] == [("fedavg", 4), ("fedprox", 4)]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("reproduce dirichlett", "unknown study 'dirichlett'; did you mean 'dirichlet'?"),
+        ("reproduce dirichlet --methods fedvsl", "has no method 'fedvsl'; it has fedavg"),
+        ("reproduce dirichlet --beta 0.2", "has no beta '0.2'; it has 0.5, 0.1, 0.05"),
+        ("reproduce dirichlet --only model", "--only 'model' must look like axis=value"),
+        ("reproduce dirichlet --score worst", "--score 'worst' is not one of best, last, mean_last_five"),
+        ("reproduce dirichlet --fraction 2", "--fraction 2.0 must be above 0 and at most 1"),
+        ("reproduce dirichlet --rounds 0", "rounds = 0 must be >= 1"),
+        ("reproduce dirichlet --format html", "--format 'html' is not one of table, markdown"),
+        ("reproduce dirichlet --seeds a", "--seeds: 'a' is not a whole number"),
+        ("reproduce drift --set methd=1", "unknown key in study: 'methd'; did you mean 'method'?"),
+        ("reproduce drift --ray-address here:1", "--ray-address needs --on ray"),
+        ("sweep --over method.lam", "--over 'method.lam' must look like key=value,value"),
+        ("sweep --over lr=0.1 --over lr=0.2", "--over names lr twice"),
+        ("sweep --over seed=0,1", "give seeds with --seeds"),
+        ("sweep --over lr=0.1,0.10", "two combinations are the same run"),
+        ("sweep --over rond=1", "unknown key in sweep: 'rond'; did you mean 'rounds'?"),
+        ("sweep --over method.lamda=1", "'lamda'; did you mean 'lam'?"),
+        ("sweep --over lr=0.1 --workers 0", "--workers 0 must be >= 1"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, command, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["fedvls", *command.split()])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert words in line
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,153 @@
+"""What is said in a table: numbers beside the published ones, and how far the setting is from the paper's."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+
+import pytest
+
+from fedvls.callbacks import Callback
+from fedvls.errors import UsageError
+from fedvls.studies.execute import here
+from fedvls.studies.plan import Scale
+from fedvls.studies.readings import read_value
+from fedvls.studies.render import caption, render
+from fedvls.studies.reproduce import choose_cells, reproduce
+from fedvls.studies.study import load_study, narrowed
+
+QUICK = ("model={name: mlp, width: 16}", "epochs=1")
+ASKED = {"dataset": ["mnist"], "beta": ["0.05"], "method": ["fedavg", "fedvls"]}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory, data_dir):
+    """Two methods, two seeds, four rounds of MNIST at 0.05."""
+    root = tmp_path_factory.mktemp("small")
+    place = {"data_dir": str(data_dir), "device": "cpu", "engine": "sequential"}
+    selection = choose_cells("dirichlet", ASKED, [0, 1], Scale(4, 0.75, QUICK, place))
+    return root, selection, *reproduce(selection, root, here(lambda job: Callback()))
+
+
+def curves(selection, root, method):
+    """Accuracies of every round, from the runs' own files."""
+    jobs = next(c.jobs for c in selection.cells if c.row.label == method)
+    texts = {seed: (job.folder(root / "runs") / "metrics.jsonl").read_text() for seed, job in jobs.items()}
+    return {seed: [json.loads(line)["accuracy"] for line in text.splitlines()] for seed, text in texts.items()}
+
+
+@pytest.mark.parametrize("score", ["best", "last", "mean_last_five"])
+def test_measured_values_are_those_of_the_runs_for_every_score(small, score):
+    root, selection, *_ = small
+    table, _ = reproduce(selection, root, None, score)
+    pick = {"best": max, "last": lambda c: c[-1], "mean_last_five": lambda c: sum(c) / len(c)}[score]  # of four rounds
+    for row in table.rows:
+        values = [100 * pick(curve) for curve in curves(selection, root, row.label).values()]
+        entry = table.entry(row, table.columns[0])
+        assert list(entry.measured.values()) == pytest.approx(values)
+        assert entry.mean == pytest.approx(sum(values) / 2)
+        assert entry.std == pytest.approx(abs(values[0] - values[1]) / 2)  # of two values, ddof 0
+        printed = {"fedavg": (94.77, 0.44), "fedvls": (95.56, 0.12)}[row.label]  # the paper's table
+        assert (entry.published.mean, entry.published.std) == printed
+        assert entry.difference == pytest.approx(entry.mean - printed[0])
+
+
+def test_a_scaled_down_table_says_so_in_every_form(small):
+    root, _, table, files = small
+    label = (
+        "scaled down: 4 of 50 rounds, 75 % of the data; not the paper's setting: model={name: mlp, width: 16}, epochs=1"
+    )
+    assert table.label == label
+    assert {file.parent for file in files} == {root / "dirichlet-scaled-down"}
+    assert label[1:] in caption(table)
+    assert label[1:] in render(table, "markdown")
+    assert "4 of 50 rounds" in render(table, "markdown").split("\n\n")[1]  # in the column's head too
+    caption_line = next(line for line in render(table, "latex").splitlines() if line.startswith(r"\caption"))
+    assert r"caled down: 4 of 50 rounds, 75 \% of the data" in caption_line
+    assert {line["label"] for line in csv.DictReader(render(table, "csv").splitlines())} == {label}
+    told = json.loads(render(table, "json"))
+    assert (told["scaled_down"], told["label"]) == (True, label)
+    assert {(cell["rounds"], cell["paper_rounds"]) for cell in told["cells"]} == {(4, 50)}
+
+
+def test_a_finished_cell_is_not_run_again(small):
+    root, selection, *_ = small
+
+    def refuse(jobs, where):
+        raise AssertionError([job.name for job in jobs])
+
+    reproduce(selection, root, refuse)
+
+
+def test_a_cell_whose_metrics_are_gone_is_run_again(small):
+    root, selection, *_ = small
+    job = selection.jobs[0]
+    log = job.folder(root / "runs") / "metrics.jsonl"
+    whole = log.read_bytes()
+    log.write_bytes(whole[: len(whole) // 2])
+    assert not job.is_finished(root / "runs")
+    log.write_bytes(whole)
+    assert job.is_finished(root / "runs")
+
+
+def test_the_papers_own_setting_has_no_label():
+    assert Scale().label([50, 100]) == ""
+    assert Scale(rounds=100, fraction=1.0).label([50, 100]) == ""
+
+
+def test_a_start_that_is_scaled_down_is_told_too(tmp_path):
+    selection = choose_cells("classwise-kd", {"row": ["fedvls"]}, [0], Scale(rounds=7))
+    table, _ = reproduce(selection, tmp_path, None)
+    assert {cell.jobs[0].config.rounds for cell in selection.cells} == {1}
+    assert table.label == "scaled down: 7 of 100 rounds"
+
+
+def test_what_is_not_measured_is_a_dash_and_no_claim(tmp_path):
+    selection = choose_cells("quantity", {"method": ["fedavg", "fedvls"], "dataset": ["cifar10"]}, [0], Scale())
+    table, _ = reproduce(selection, tmp_path, None)
+    assert "| fedvls | – (paper 68.03 ± 0.18) |" in render(table, "markdown")  # noqa: RUF001
+    assert {case.outcome for verdict in table.verdicts for case in verdict.cases} == {"not measured"}
+
+
+def test_one_failing_cell_leaves_the_others(tmp_path, data_dir):
+    """Of 300 samples, ten clients can have 20 each; twenty cannot."""
+    place = {"data_dir": str(data_dir), "device": "cpu", "engine": "sequential"}
+    changes = (*QUICK, "partition.beta=5", "partition.min_size=20", "augmentation=none")
+    wanted = {"method": ["fedavg"], "clients": ["10", "20"]}
+    selection = choose_cells("client-number", wanted, [0], Scale(1, None, changes, place))
+    table, _ = reproduce(selection, tmp_path, here(lambda job: Callback()))
+    ten, twenty = (table.entry(table.rows[0], column) for column in table.columns)
+    assert ten.failure is None
+    assert ten.mean is not None
+    assert "20 clients with at least 20 samples each (min_size) need 400 samples" in twenty.failure
+    assert twenty.mean is None
+    assert "| failed |" in render(table, "markdown")
+
+
+def test_fewer_rounds_read_the_same_share_of_a_shorter_run():
+    records = [{"accuracy": value / 100} for value in range(1, 11)]  # ten rounds instead of a hundred
+    read = [read_value("accuracy", records, {"first": n}, "last", 100) for n in (40, 60, 80)]
+    assert read == pytest.approx([4, 6, 8])
+
+
+def test_a_domain_is_read_in_the_round_its_mean_selects():
+    records = [
+        {"domains": {"mnist": 0.9, "usps": 0.1, "mean": 0.5}},
+        {"domains": {"mnist": 0.7, "usps": 0.6, "mean": 0.65}},
+    ]
+    assert read_value("domain", records, {"domain": "mnist"}, "best", 2) == pytest.approx(70)
+    assert math.isnan(read_value("domain", records, {"domain": "svhn"}, "best", 2))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"method": ["fedvsl"]}, "study 'dirichlet' has no method 'fedvsl'; it has fedavg, "),
+        ({"beta": ["0.2"]}, "has no beta '0.2'; it has 0.5, 0.1, 0.05"),
+        ({"model": ["cnn"]}, "has no model 'cnn'; that is no axis of it"),
+    ],
+)
+def test_asking_for_what_a_study_lacks_is_an_error(wanted, words):
+    with pytest.raises(UsageError, match=words):
+        narrowed(load_study("dirichlet"), wanted)
