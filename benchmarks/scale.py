@@ -6,10 +6,13 @@
 
 Every point is a process of its own with the whole generated data set (MNIST's shape), whatever its number of clients,
 so that what grows is what clients cost; a client always holds the same number of samples. The points stay alive and
-run one round each in turn, so that other work on the machine hits all of them; a point's time is the median round,
-with evaluation, metrics and checkpoint. Start-up is imports, checks, partition, header and all else before round 1,
-without generating the data. Memory is that of the process and its workers, shared pages counted once, sampled during
-a last round, which also evaluates every client's model and is not timed.
+run one round each in turn, so that other work on the machine hits all of them.
+
+Time is the median round's, with evaluation, metrics and checkpoint, and its ratio the median of the ratios to the first
+point's round of the same turn. Processor time is the mean round's over all processes, which other work disturbs less.
+Start-up is imports, checks, partition, header and all else before round 1, without generating the data. Memory is that
+of the process and its workers, shared pages counted once, sampled during a last round, which also evaluates every
+client's model and is not timed.
 """
 
 from __future__ import annotations
@@ -38,12 +41,23 @@ class Point:
     cohort: int
     startup_seconds: float = 0.0
     round_seconds: list[float] = field(default_factory=list)
+    processor_seconds: float = 0.0
     peak_mib: float = 0.0
 
     @property
     def per_client(self) -> float:
         """Seconds of a round per sampled client."""
         return statistics.median(self.round_seconds) / self.cohort
+
+    @property
+    def processor_per_client(self) -> float:
+        """Seconds of processor time per sampled client."""
+        return self.processor_seconds / len(self.round_seconds) / self.cohort
+
+    def ratio(self, first: Point) -> float:
+        """Time per sampled client, relative to another point's in the same turn."""
+        pairs = zip(self.round_seconds, first.round_seconds, strict=True)
+        return statistics.median(mine / theirs for mine, theirs in pairs) * first.cohort / self.cohort
 
 
 class Driven:
@@ -89,21 +103,33 @@ class Driven:
         return largest
 
 
+def tree(pid: int) -> list[int]:
+    """A process and its children; nothing if it has ended."""
+    try:
+        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    except OSError:
+        return []
+
+
 def memory_of_tree(pid: int) -> float:
     """MiB of a process and its children; a page that several of them share counts once in all."""
     total = 0.0
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    try:
-        members = [pid, *map(int, children.read_text().split())]
-    except OSError:
-        return 0.0
-    for member in members:
+    for member in tree(pid):
         try:
             rows = Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()
         except OSError:
             continue  # it has just ended
         total += sum(int(row.split()[1]) for row in rows if row.startswith("Pss:")) / 1024
     return total
+
+
+def processor_of_tree(pid: int) -> float:
+    """Seconds of processor time that a process and its children have used."""
+    ticks = 0
+    for member in tree(pid):
+        fields = Path(f"/proc/{member}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def child(options: argparse.Namespace) -> None:
@@ -167,9 +193,11 @@ def measure(points: list[Point], options: argparse.Namespace) -> None:
     for turn in range(WARM_UP + options.rounds):
         say(f"round {turn + 1} of {WARM_UP + options.rounds}, {len(points)} points")
         for one in driven:
+            used = processor_of_tree(one.process.pid)
             seconds = one.round()
             if turn >= WARM_UP:
                 one.point.round_seconds.append(seconds)
+                one.point.processor_seconds += processor_of_tree(one.process.pid) - used
     for one in driven:
         say(f"memory of {one.point.clients:,} clients, cohort {one.point.cohort}")
         one.point.peak_mib = one.peak()
@@ -185,18 +213,21 @@ def say(text: str) -> None:
 
 
 def table(points: list[Point]) -> str:
-    """The measurements as a Markdown table, with the ratio to the first point."""
+    """The measurements as a Markdown table, with ratios to the first point."""
     first = points[0]
     lines = [
-        "| clients | cohort | start-up | round | per sampled client | ratio | peak memory |",
-        "|---:|---:|---:|---:|---:|---:|---:|",
+        "| clients | cohort | start-up | round | per sampled client | ratio | processor time | ratio | peak memory |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for p in points:
-        median = statistics.median(p.round_seconds)
-        lines.append(
-            f"| {p.clients:,} | {p.cohort} | {p.startup_seconds:.1f} s | {median * 1e3:.0f} ms | "
-            f"{p.per_client * 1e3:.2f} ms | {p.per_client / first.per_client:.2f} | {p.peak_mib:,.0f} MiB |"
-        )
+        cells = [f"{p.clients:,}", str(p.cohort), f"{p.startup_seconds:.1f} s"]
+        cells += [f"{statistics.median(p.round_seconds) * 1e3:.0f} ms"]
+        cells += [f"{p.per_client * 1e3:.2f} ms", f"{p.ratio(first):.2f}"]
+        cells += [
+            f"{p.processor_per_client * 1e3:.2f} ms",
+            f"{p.processor_per_client / first.processor_per_client:.2f}",
+        ]
+        lines.append("| " + " | ".join([*cells, f"{p.peak_mib:,.0f} MiB"]) + " |")
     return "\n".join(lines)
 
 
@@ -218,7 +249,7 @@ def draw(by_clients: list[Point], by_cohort: list[Point], data_mib: float, path:
     def panel(axes: Axes, value: str, title: str, top: float) -> None:
         for label, points, across, colour, marker, dash in series:
             x = [getattr(p, across) for p in points]
-            y = [p.per_client * 1e3 if value == "time" else p.peak_mib for p in points]
+            y = [p.processor_per_client * 1e3 if value == "time" else p.peak_mib for p in points]
             axes.plot(x, y, dash, color=colour, marker=marker, label=label, linewidth=2, markersize=7)
         axes.set_xscale("log")
         axes.set_ylim(0, top)
@@ -233,7 +264,8 @@ def draw(by_clients: list[Point], by_cohort: list[Point], data_mib: float, path:
 
     everything = [*by_clients, *by_cohort]
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-    panel(left, "time", "Time per client in a round, ms", 1.25 * max(p.per_client for p in everything) * 1e3)
+    slowest = max(p.processor_per_client for p in everything) * 1e3
+    panel(left, "time", "Processor time per client in a round, ms", 1.25 * slowest)
     panel(right, "memory", "Peak memory, MiB", 1.25 * max(p.peak_mib for p in everything))
     right.axhline(data_mib, color=grey, linewidth=1.5, linestyle=":")
     right.text(most, data_mib, "the data set", color=grey, ha="right", va="bottom")
@@ -247,7 +279,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, nargs="+", default=[10, 100, 1000, 10000], help="numbers of clients")
     parser.add_argument("--cohorts", type=int, nargs="+", default=[10, 30, 100, 300], help="sizes of the cohort")
-    parser.add_argument("--rounds", type=int, default=15, help="timed rounds of each point; the median counts")
+    parser.add_argument("--rounds", type=int, default=30, help="timed rounds of each point; the median counts")
     parser.add_argument("--method", default="fedavg", help="method to train with")
     parser.add_argument("--samples", type=int, default=50, help="training samples of a client")
     parser.add_argument("--test-samples", type=int, default=2000, help="test samples")
