@@ -15,6 +15,8 @@ import pytest
 import yaml
 from support import ROOT, command_environment, run_command, start_command
 
+from fedvls.cli import COMMANDS
+
 SHORT = ["--dataset", "digits", "--beta", "0.1", "--rounds", "2", "--epochs", "1", "--device", "cpu"]
 
 
@@ -147,9 +149,7 @@ def test_ls_lists_names_values_and_what_they_are(tmp_path, kind, some):
     assert some in [row["name"] for row in rows]
 
 
-@pytest.mark.parametrize(
-    "command", COMMANDS.split()
-)
+@pytest.mark.parametrize("command", COMMANDS.split())
 def test_every_command_explains_itself_with_an_example(tmp_path, command):
     assert f"Example: fedvls {command}" in run_command(command, "--help", cwd=tmp_path, check=True).stdout
 

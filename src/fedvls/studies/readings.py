@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import RunError
-from ..runs.result import scores
+from ..runs.scores import scores
 from ..runs.store import Record
 from .study import Axes
 

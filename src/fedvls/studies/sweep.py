@@ -13,7 +13,7 @@ import yaml
 from ..errors import UsageError
 from ..report.tables import SCORES, TITLES, csv_grid, latex_grid, markdown_grid, mean_std
 from ..runs.files import to_json
-from ..runs.result import scores
+from ..runs.scores import scores
 from ..runs.store import RunDirectory
 from .jobs import Job
 
