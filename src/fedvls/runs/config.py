@@ -43,7 +43,7 @@ class RunConfig:
     seed: int = 0
     persistent_momentum: bool = False
     teacher_mode: Literal["eval", "train"] = "eval"
-    aggregation_weights: Literal["selected", "all"] = "selected"
+    aggregation_weights: Literal["selected", "all", "uniform"] = "selected"
     buffers: Literal["average", "uniform", "keep"] = "average"
     dtype: Literal["float32", "float64", "tf32", "bf16"] = "float32"
     local_every: int = 10
