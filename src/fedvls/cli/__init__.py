@@ -22,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-for _module in ("demo", "run", "compare", "resume", "show", "partition", "ls"):
+for _module in ("demo", "run", "compare", "resume", "show", "partition", "ls", "flower"):
     importlib.import_module(f".{_module}", __name__).add_to(app)
 
 
