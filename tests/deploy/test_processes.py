@@ -40,12 +40,11 @@ def simulator() -> fedvls.Federation:
 def deployment(folder, simulator):
     """Started once: certificates, SuperLink, registered keys, three nodes with a file of their own each."""
     run_command(
-        *("flower", "new", folder / "app", "--dataset", "sites", "--sample-shape", "64", "--classes", "10"),
+        *("flower", "new", folder / "app", "--dataset", "sites", "--sample-shape", "1,8,8", "--classes", "10"),
         cwd=folder,
         check=True,
     )
     data = simulator.data
-    assert data.sample_shape == (64,)
     test = {"x_test": data.x_test, "y_test": data.y_test}
     for site, own in enumerate(simulator.split.indices):
         np.savez(folder / f"site-{site}.npz", x_train=data.x_train[own], y_train=data.y_train[own], **test)
@@ -155,9 +154,7 @@ def test_a_killed_node_does_not_stop_the_round_and_takes_part_again_when_restart
     assert second["refused"]["site 2"].startswith("no answer")
 
 
-def test_a_run_whose_superlink_and_server_app_are_killed_in_a_round_is_resumed_to_the_same_weights(
-    deployment, simulator
-):
+def test_a_run_whose_superlink_and_server_app_are_killed_is_resumed_to_the_same_weights(deployment, simulator):
     """SCAFFOLD, because it has state everywhere: at the sites, at the server, and on the way."""
     number, run = start_run(deployment, "killed-server", rounds=3, **{"method.name": "scaffold"})
     wait_until(lambda: len(run.records()) == 1, 120, lambda: deployment.flwr("log", number, "test", "--show"))

@@ -29,6 +29,7 @@ from ..runs.result import Result
 from ..runs.start import load_start
 from ..runs.store import Record, RunDirectory
 from .messages import to_record, to_tensors
+from .privacy import check_private
 from .settings import Plan
 from .strategy import MethodStrategy
 
@@ -95,6 +96,7 @@ class Deployment:
             return MetricRecord({"accuracy": record["accuracy"], "loss": record["loss"]})
 
         loop = wrap(strategy) if wrap else strategy
+        check_private(loop, self.plan, self.group.model)
         loop.start(
             grid,
             to_record(self.group.model.tensors()),

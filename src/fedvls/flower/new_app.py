@@ -8,7 +8,8 @@ from pathlib import Path
 from string import Template
 
 from ..errors import UsageError
-from .settings import AT_SITES, read_plan
+from ..runs.config import AT_SITES
+from .settings import read_plan
 
 PARTITION = """
 [tool.flwr.app.config.partition]

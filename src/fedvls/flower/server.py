@@ -14,8 +14,9 @@ from torch import nn
 from ..data import FederatedData, load_dataset
 from ..errors import FedvlsError
 from ..method import Method
+from ..runs.config import AT_SITES
 from .deployment import Deployment, Wrap
-from .settings import AT_SITES, Plan, read_plan
+from .settings import Plan, read_plan
 from .site_data import load_path
 
 TestData = FederatedData | Callable[[], FederatedData] | str | None

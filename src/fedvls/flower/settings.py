@@ -19,10 +19,7 @@ from ..method import Method, from_spec
 from ..models import build_network, complete_spec
 from ..models.network import Network
 from ..registry import convert
-from ..runs.config import RunConfig
-
-AT_SITES = "sites"
-"""Name of data that only the sites can read."""
+from ..runs.config import AT_SITES, RunConfig
 
 REASONS = {
     "concatenation": "it groups clients by their class counts, which never leave a site, and trains in two stages",

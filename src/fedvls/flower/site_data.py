@@ -13,7 +13,8 @@ from ..data.measurements import load_measurements
 from ..data.text_csv import ENDINGS as CSV_ENDINGS
 from ..errors import DataError, UsageError
 from ..partition import get_partition
-from .settings import AT_SITES, Plan
+from ..runs.config import AT_SITES
+from .settings import Plan
 
 Source = Callable[..., FederatedData] | FederatedData | str | None
 

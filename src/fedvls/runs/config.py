@@ -18,6 +18,8 @@ from ..registry import convert
 Section = dict[str, Any]
 
 SECTIONS = ("method", "data", "partition", "model", "sampling", "augmentation")
+# Name of data that only real sites can read: a deployment's.
+AT_SITES = "sites"
 # What may differ when a run is continued: where and how fast it computes, not what.
 FREE = ("engine", "device", "threads", "checkpoint_every")
 
