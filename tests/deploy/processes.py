@@ -13,7 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support import ROOT, run_command
+from support import ROOT
+
+from fedvls.flower.certificates import make_certificates
+from fedvls.flower.new_app import write_app
 
 BIN = Path(sys.executable).parent
 
@@ -22,6 +25,12 @@ def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+def new_app(folder: Path, clients: int, **values: Any) -> None:
+    """What `fedvls flower new` writes."""
+    chosen = {"dataset": "digits", "sample_shape": "", "classes": 0, **values}
+    write_app(folder, method="fedvls", model="mlp", clients=clients, rounds=2, **chosen)
 
 
 def wait_until(condition: Callable[[], Any], seconds: float, what: Callable[[], str]) -> None:
@@ -33,21 +42,23 @@ def wait_until(condition: Callable[[], Any], seconds: float, what: Callable[[], 
 
 
 class Deployment:
-    """One SuperLink and its SuperNodes."""
+    """One SuperLink and its SuperNodes; `simulation` names connections with so many simulated nodes each."""
 
-    def __init__(self, folder: Path, *, tls: bool = False, simulation: int = 0) -> None:
-        self.folder, self.tls, self.simulation = folder, tls, simulation
+    def __init__(self, folder: Path, *, tls: bool = False, simulation: dict[str, int] | None = None) -> None:
+        self.folder, self.tls, self.simulation = folder, tls, simulation or {}
         self.port = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.certs = folder / "certs"
         self.home = folder / "home"
         self.home.mkdir(parents=True)
         if tls:
-            run_command("flower", "certs", self.certs, "--address", "127.0.0.1", "--sites", "4", cwd=folder, check=True)
+            make_certificates(self.certs, [], ["127.0.0.1"], sites=4, days=1)
         trust = f'root-certificates = "{self.certs}/ca.crt"' if tls else "insecure = true"
-        text = f'[superlink.test]\naddress = "127.0.0.1:{self.port}"\n{trust}\n'
-        if simulation:
-            text += f"options.num-supernodes = {simulation}\noptions.backend.client-resources.num-cpus = 1\n"
+        there = f'address = "127.0.0.1:{self.port}"\n{trust}\n'
+        text = f"[superlink.test]\n{there}"
+        for name, nodes in self.simulation.items():
+            text += f"[superlink.{name}]\n{there}options.num-supernodes = {nodes}\n"
+            text += "options.backend.client-resources.num-cpus = 1\n"
         (self.home / "config.toml").write_text(text)
 
     @property
@@ -134,10 +145,10 @@ class Deployment:
         for site in sites:
             self.flwr("supernode", "register", self.certs / f"site-{site}.pub", "test")
 
-    def run(self, app: Path, run_config: str = "") -> int:
+    def run(self, app: Path, run_config: str = "", connection: str = "test") -> int:
         """Start a run; its number."""
         options = ("--run-config", run_config) if run_config else ()
-        answer = json.loads(self.flwr("run", app, "test", "--format", "json", *options))
+        answer = json.loads(self.flwr("run", app, connection, "--format", "json", *options))
         assert answer["success"], answer
         return int(answer["run-id"])
 

@@ -16,7 +16,8 @@ from support import run_command
 
 import fedvls
 from deploy.loopback import final_weights
-from deploy.processes import Deployment, wait_until
+from deploy.processes import Deployment, new_app, wait_until
+from fedvls.flower.certificates import make_certificates
 from fedvls.runs.store import RunDirectory
 
 pytestmark = pytest.mark.xdist_group("deployment")
@@ -39,11 +40,7 @@ def simulator() -> fedvls.Federation:
 @pytest.fixture(scope="module")
 def deployment(folder, simulator):
     """Started once: certificates, SuperLink, registered keys, three nodes with a file of their own each."""
-    run_command(
-        *("flower", "new", folder / "app", "--dataset", "sites", "--sample-shape", "1,8,8", "--classes", "10"),
-        cwd=folder,
-        check=True,
-    )
+    new_app(folder / "app", SITES, dataset="sites", sample_shape="1,8,8", classes=10)
     data = simulator.data
     test = {"x_test": data.x_test, "y_test": data.y_test}
     for site, own in enumerate(simulator.split.indices):
@@ -77,6 +74,8 @@ def start_run(deployment: Deployment, name: str, **values: object) -> tuple[int,
     settings = {
         **LOCAL,
         "device": "cpu",
+        "sites.mean": "0.5",
+        "sites.std": "0.5",
         "server.run_dir": str(folder / name),
         "server.test_data": str(folder / "test.npz"),
         "server.evaluate_every": 0,
@@ -111,7 +110,7 @@ def test_three_sites_with_tls_and_node_keys_end_with_the_simulators_weights(depl
 def test_nodes_without_a_registered_key_or_the_right_ca_are_refused(deployment, folder):
     """Five nodes that must not get in, started together; each says why, and the server lets none of them in."""
     certs, before = deployment.certs, connected(deployment)
-    run_command("flower", "certs", folder / "wrong", "--address", "127.0.0.1", cwd=folder, check=True)
+    make_certificates(folder / "wrong", [], ["127.0.0.1"], sites=0, days=1)
     key, ca = ["--auth-supernode-private-key"], ["--root-certificates"]
     bad = {
         "unregistered key": [*ca, certs / "ca.crt", *key, certs / "site-3"],
