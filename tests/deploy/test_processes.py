@@ -119,6 +119,13 @@ def test_nodes_without_a_registered_key_or_the_right_ca_are_refused(deployment, 
         "wrong CA": [*ca, folder / "wrong" / "ca.crt", *key, certs / "site-0"],
         "no TLS": ["--insecure"],
     }
+    reasons = {
+        "unregistered key": "Failed to activate SuperNode",
+        "no key": "SuperNode authentication is enabled",
+        "no CA": "CERTIFICATE_VERIFY_FAILED",
+        "wrong CA": "CERTIFICATE_VERIFY_FAILED",
+        "no TLS": "Server disconnected",
+    }
     for name, options in bad.items():
         deployment.supernode(name, "site=0", *options, "--max-wait-time", "5", "--max-retries", "1")
     try:
@@ -128,7 +135,8 @@ def test_nodes_without_a_registered_key_or_the_right_ca_are_refused(deployment, 
             lambda: str({name: deployment.processes[name].poll() for name in bad}),
         )
         codes = {name: deployment.processes[name].poll() for name in bad}
-        assert all(code != 0 for code in codes.values()), {n: deployment.said(n) for n, c in codes.items() if c == 0}
+        assert all(code != 0 for code in codes.values()), codes
+        assert {name: reasons[name] in deployment.said(name) for name in bad} == dict.fromkeys(bad, True)
     finally:
         for name in bad:
             if deployment.processes[name].poll() is None:
