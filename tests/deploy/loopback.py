@@ -31,6 +31,8 @@ class Loopback(Grid):
         self.down: list[Message] = []
         self.up: list[Message] = []
         self.offline: set[int] = set()
+        self.lost: set[int] = set()
+        """Sites that are thought to be connected and are not: Flower's server answers for them, as node 1."""
 
     def set_run(self, run: Any) -> None:
         raise NotImplementedError
@@ -56,6 +58,7 @@ class Loopback(Grid):
         # Answers arrive in the opposite order, which must not matter.
         for message in reversed(list(messages)):
             node = message.metadata.dst_node_id
+            message.metadata.__dict__["_message_id"] = f"message to {node}"  # as Flower's grids do
             message = wire(message)
             self.down.append(message)
             context = Context(1, node, self.nodes[node - FIRST], RecordDict(), self.run_config)
@@ -63,6 +66,9 @@ class Loopback(Grid):
                 reply = self.app(message, context)
             except Exception as error:
                 reply = Message(Error(0, str(error)), reply_to=message)
+            if node - FIRST in self.lost:
+                reply = Message(Error(0, "Node Unavailable"), reply_to=message)
+                reply.metadata.__dict__["_src_node_id"] = 1
             reply = wire(self.change(node - FIRST, reply))
             self.up.append(reply)
             replies.append(reply)

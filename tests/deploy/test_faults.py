@@ -131,6 +131,21 @@ def test_uploads_beside_the_model_are_checked_too(tmp_path):
     assert "sent: 'control_change/" in records[0]["refused"]["site 0"]
 
 
+def test_a_node_that_has_gone_is_named_by_its_number(tmp_path):
+    grid = Loopback(client_app(), node_configs(3, tmp_path), settings(tmp_path / "run"))
+
+    def go(site, reply):
+        grid.lost = {2} if len(grid.up) >= 2 else set()  # site 2 answers first in a round
+        return reply
+
+    grid.change = go
+    first, second = deploy(server_app(), grid).records()
+    assert first["left_out"] == []
+    assert second["cohort"] == [0, 1, 2]
+    assert second["refused"] == {"site 2": "no answer: Node Unavailable"}
+    assert second["left_out"] == [2]
+
+
 def test_two_nodes_with_one_number_count_once(tmp_path):
     config = settings(tmp_path / "run")
     nodes = node_configs(3, tmp_path)

@@ -39,6 +39,7 @@ class MethodStrategy(Strategy):
         self.nodes = Nodes()
         self.answers = Answers()
         """Of the round in progress."""
+        self._orders: list[Message] = []
         self.scores = SiteScores()
 
     def summary(self) -> None:
@@ -58,7 +59,8 @@ class MethodStrategy(Strategy):
         self.answers, self.scores = Answers(asked=tuple(nodes)), SiteScores()
         order = Order(round, self.run, tuple(self.accepted))
         content = down(arrays, self.group.broadcast, order.write(config))
-        return [Message(content, dst_node_id=node, message_type=MessageType.TRAIN) for node in nodes]
+        self._orders = [Message(content, dst_node_id=node, message_type=MessageType.TRAIN) for node in nodes]
+        return self._orders
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -123,14 +125,19 @@ class MethodStrategy(Strategy):
             raise RunError(f"round {round}: none of the sites drawn for it ({chosen}) is connected")
         return cohort
 
+    def _sender(self, reply: Message) -> int:
+        """The node that was asked; for one that has gone, Flower's server answers in its own name."""
+        asked = {order.metadata.message_id: order.metadata.dst_node_id for order in self._orders}
+        sender = int(reply.metadata.src_node_id)
+        return sender if sender in self.answers.asked else asked.get(reply.metadata.reply_to_message_id, sender)
+
     def _read(self, round: int, replies: Iterable[Message]) -> Answers:
         """Sort the answers into updates and refusals."""
         expected = Expected.of(self.plan, self.group, self.classes)
         updates: dict[int, Update] = {}
         refused: dict[str, str] = {}
         silent = set(self.answers.asked)
-        for reply in sorted(replies, key=lambda reply: reply.metadata.src_node_id):
-            node = reply.metadata.src_node_id
+        for node, reply in sorted(((self._sender(reply), reply) for reply in replies), key=lambda pair: pair[0]):
             silent.discard(node)
             try:
                 if reply.has_error():
