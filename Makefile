@@ -12,7 +12,7 @@ demo: $(STAMP)
 	$(BIN)/fedvls demo
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
