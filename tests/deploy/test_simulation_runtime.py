@@ -52,19 +52,22 @@ def deployment(tmp_path_factory):
         started.close()
 
 
-def run_app(deployment: Deployment, name: str, clients: int, connection: str, app: str = "") -> RunDirectory:
-    folder = deployment.folder.parent / name
+def run_app(
+    deployment: Deployment, connection: str, clients: int, beta: float, app: str = ""
+) -> tuple[RunDirectory, str]:
+    """The run's folder and its log."""
+    folder = deployment.folder.parent / connection
     new_app(folder, clients)
     if app:
         (folder / "client_app.py").write_text(app)
-    text = 'epochs=1 batch_size=32 device="cpu" server.evaluate_every=0'
+    text = f'epochs=1 batch_size=32 device="cpu" server.evaluate_every=0 partition.beta={beta}'
     number = deployment.run(folder, text, connection)
     deployment.finish(number, folder / "run" / "result.json")
-    return RunDirectory(folder / "run")
+    return RunDirectory(folder / "run"), deployment.flwr("log", number, connection, "--show")
 
 
 def test_flowers_simulation_ends_with_our_simulators_weights(deployment, tmp_path):
-    run = run_app(deployment, "three", 3, "three")
+    run, _ = run_app(deployment, "three", 3, 0.1)
     expected = simulated(settings(tmp_path / "unused")).weights.tensors()
     found = final_weights(run.path)
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
@@ -72,7 +75,7 @@ def test_flowers_simulation_ends_with_our_simulators_weights(deployment, tmp_pat
 
 def test_fifty_sites_complete_and_three_that_send_nonsense_change_nothing_and_are_named(deployment, tmp_path):
     """The weights are those of a federation in which sites 1, 2 and 3 were not connected."""
-    run = run_app(deployment, "many", MANY, "many", BAD_SITES)
+    run, log = run_app(deployment, "many", MANY, 0.5, BAD_SITES)
     records = run.records()
     assert len(records) == 2
     for record in records:
@@ -81,14 +84,13 @@ def test_fifty_sites_complete_and_three_that_send_nonsense_change_nothing_and_ar
         assert "not finite" in record["refused"]["site 1"]
         assert "shape" in record["refused"]["site 2"]
         assert "num-examples = 1000000000000" in record["refused"]["site 3"]
-    log = deployment.said("superlink")
     assert all(f"round 2: the update of site {site} does not count" in log for site in (1, 2, 3))
     found, expected = final_weights(run.path), without_three(tmp_path)
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
 def without_three(folder: Path) -> dict[str, torch.Tensor]:
-    config = settings(folder / "without", clients=MANY, **{"server.min_sites": MANY - 3})
+    config = settings(folder / "without", clients=MANY, **{"server.min_sites": MANY - 3, "partition.beta": 0.5})
     grid = Loopback(client_app(), node_configs(MANY, folder), config)
     grid.offline = {1, 2, 3}
     return final_weights(deploy(server_app(), grid).path)

@@ -158,5 +158,6 @@ class MethodStrategy(Strategy):
 
 
 def one_line(reply: Message) -> str:
-    """Why a node could not answer, cut to what fits a log."""
-    return " ".join((reply.error.reason or "unknown").split())[:300]
+    """Why a node could not answer: the last line of what it said, which is the error itself in a traceback."""
+    lines = [line.strip() for line in (reply.error.reason or "").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no reason given"
