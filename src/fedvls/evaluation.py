@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,6 +33,13 @@ class Evaluation:
         """Share of each class's test samples that is predicted right; NaN-free: a class without samples gives 0."""
         totals = self.confusion.sum(1)
         return [float(hit / max(total, 1)) for hit, total in zip(np.diag(self.confusion), totals, strict=True)]
+
+    def record(self) -> dict[str, Any]:
+        """What a round's line in metrics.jsonl says of it."""
+        about: dict[str, Any] = {"accuracy": self.accuracy, "loss": self.loss, "per_class": self.per_class}
+        if self.per_domain:
+            about["domains"] = {**self.per_domain, "mean": sum(self.per_domain.values()) / len(self.per_domain)}
+        return about
 
 
 Predictions = list[tuple[Tensor, float]]

@@ -22,7 +22,7 @@ from .models import build_network, complete_spec
 from .models.network import ModelState
 from .numerics import DTYPES, repeatable, resolve_device
 from .partition import PARTITIONS, Partition, dirichlet, get_partition, given
-from .runs.config import RunConfig
+from .runs.config import AT_SITES, RunConfig
 from .runs.files import exclusive
 from .runs.result import Result
 from .runs.start import load_start
@@ -117,6 +117,11 @@ class Federation:
                     f"this run uses something that exists in Python only ({name}): continue it from Python, "
                     "with the same Federation(...) and run(..., out=its folder)"
                 )
+        if config.data["name"] == AT_SITES:
+            raise RunError(
+                "this run's data are at real sites: continue it with `flwr run` in its app's folder, with the same "
+                "server.run_dir"
+            )
         partition = {k: v for k, v in config.partition.items() if k != "seed"}
         model = {k: v for k, v in config.model.items() if k not in ("seed", "classifier")}
         for unexpected in config.sampling.keys() - {"seed"}:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import torch
 
-from .aggregation import ServerInputs, ServerOutputs, client_weights, combine_buffers
+from .aggregation import ServerOutputs
 from .augment import Augmentation
 from .callbacks import Callback
 from .clients import ClientStates, sample_cohort
@@ -24,6 +24,7 @@ from .method import Method
 from .models.network import ModelState, Network
 from .partition import Split
 from .programs import Group, Setting
+from .rounds import aggregate, round_record
 from .runs.checkpoint import GroupTensors, Snapshot
 from .runs.config import RunConfig
 from .runs.header import build_header, changed_versions
@@ -151,18 +152,7 @@ class RoundLoop:
             shown = self.groups if self.groups is not unfinished else shown
         (seen,) = self._evaluate(*program.shown(self.setting, shown))
         everyone = [update for updates in accepted for update in updates]
-        record: Record = {
-            "round": round,
-            "accuracy": seen.accuracy,
-            "loss": seen.loss,
-            "per_class": seen.per_class,
-            "cohort": cohort,
-            "left_out": left_out,
-            "train_loss": sum(u.loss * u.samples for u in everyone) / sum(u.samples for u in everyone),
-            "server": metrics,
-        }
-        if seen.per_domain:
-            record["domains"] = {**seen.per_domain, "mean": sum(seen.per_domain.values()) / len(seen.per_domain)}
+        record = round_record(round, seen.record(), cohort, left_out, everyone, metrics)
         if self.groups is not unfinished:
             record["before_finish"] = self._evaluate(*program.shown(self.setting, unfinished))[0].accuracy
         if round % config.local_every == 0 or round == self.rounds:
@@ -220,29 +210,10 @@ class RoundLoop:
         return accepted, left_out
 
     def _aggregate(self, number: int, updates: Sequence[Update]) -> tuple[list[Group], ServerOutputs]:
-        """The groups with the next model of one of them: the method's rule for parameters, the policy for buffers."""
-        config, group = self.config, self.groups[number]
-        start = group.model
+        """The groups with the next model of one of them."""
+        group = self.groups[number]
         total = int(self.split.sizes[list(group.clients)].sum()) if group.weights == "all" else 0
-        weights = client_weights([u.samples for u in updates], group.weights, total)
-        outputs = self.method.server.combine(
-            ServerInputs(
-                start=start.params,
-                clients=[u.state.params for u in updates],
-                weights=weights,
-                state=group.state,
-                sent=[u.sent for u in updates],
-                steps=[u.steps for u in updates],
-                broadcast=group.broadcast,
-                population=len(group.clients),
-                lr=group.recipe.lr,
-                momentum=group.recipe.momentum,
-                epochs=group.recipe.epochs,
-            )
-        )
-        buffers = combine_buffers([u.state.buffers for u in updates], weights, start.buffers, config.buffers)
-        model = start.updated({**outputs.params, **buffers})
-        changed = replace(group, model=model, state=dict(outputs.state), broadcast=dict(outputs.broadcast))
+        changed, outputs = aggregate(self.method, group, updates, total, self.config.buffers)
         return [changed if k == number else g for k, g in enumerate(self.groups)], outputs
 
     def _evaluate(self, network: Network, *models: ModelState) -> list[Evaluation]:

@@ -19,7 +19,7 @@ from .sources import assemble
 _TESTS = ("test", "val")
 
 
-def load_folder(path: str, size: int | str | None = None) -> FederatedData:
+def load_folder(path: str, size: int | str | None = None, class_names: str | None = None) -> FederatedData:
     """Your own images, classes by folder: PATH/train/CLASS/*.png and PATH/test/CLASS/*.png, or PATH/CLASS/*.png.
 
     Classes are numbered in the alphabetical order of their folders, images taken in the order of their names (png, jpg,
@@ -27,19 +27,22 @@ def load_folder(path: str, size: int | str | None = None) -> FederatedData:
     chosen by a hash of the images' names. Images are grey (1 channel) if all are, else RGB. Reading needs Pillow.
     size: bring all images to this many pixels, a number or height x width as in 48x64 (bilinear; proportions are not
         kept). Without it they must all have the same size.
+    class_names: the classes in order, separated by commas, where this folder may lack some: data of one site of many.
     """
     root = Path(path).expanduser().absolute()
     shape = parse_size(size)
+    known = [name.strip() for name in class_names.split(",")] if class_names else None
     tree = FolderTree.of(root)
 
     def decode() -> Decoded:
-        return _decode(tree, shape)
+        return _decode(tree, shape, known)
 
-    found = Found("folder", root, tree.stamps, decode, values={"size": None if shape is None else list(shape)})
+    values = {"size": None if shape is None else list(shape), **({"class_names": known} if known else {})}
+    found = Found("folder", root, tree.stamps, decode, values=values)
     return assemble(found, root.name, mean=0.5, std=0.5)
 
 
-def _decode(tree: FolderTree, size: tuple[int, int] | None) -> Decoded:
+def _decode(tree: FolderTree, size: tuple[int, int] | None, known: list[str] | None) -> Decoded:
     pillow(f"{tree.where}")
     test_folder = next((one for one in _TESTS if any(name.startswith(one + "/") for name in tree.names)), None)
     train = read_classes(tree, "train")
@@ -48,14 +51,16 @@ def _decode(tree: FolderTree, size: tuple[int, int] | None) -> Decoded:
     test = read_classes(tree, test_folder) if train and test_folder else {}
     if not train:
         train = read_classes(tree, "")
-    classes = sorted(train)
-    if len(classes) < 2:
+    classes = known or sorted(train)
+    if len(classes) < 2 or not train:
         kinds = ", ".join(ENDINGS)
         raise DataError(f"{tree.where} must have a folder of images ({kinds}) for each of at least two classes")
-    for extra in sorted(test.keys() - set(classes)):
+    for extra in sorted((train.keys() | test.keys()) - set(classes)):
+        if known:
+            raise DataError(f"{tree.where}: class {extra!r} is not one of class_names = {','.join(known)}")
         raise DataError(f"{tree.where}: class {extra!r} is in {test_folder}/ but not in train/")
-    names = [name for label in classes for name in train[label]]
-    labels = np.repeat(np.arange(len(classes)), [len(train[label]) for label in classes])
+    names = [name for label in classes for name in train.get(label, ())]
+    labels = np.repeat(np.arange(len(classes)), [len(train.get(label, ())) for label in classes])
     if test:
         names += [name for label in classes for name in test.get(label, ())]
         test_labels = np.repeat(np.arange(len(classes)), [len(test.get(label, ())) for label in classes])

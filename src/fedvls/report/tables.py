@@ -37,7 +37,8 @@ class Row:
     seeds: list[int]
     scores: dict[str, list[float]]
     complete: bool
-    vacant: float
+    vacant: float | None
+    """Vacant classes per client; None where only the sites know (a deployment)."""
     runs: list[str]
 
     def mean_std(self, score: str) -> tuple[float, float]:
@@ -83,9 +84,14 @@ def _row(members: list[tuple[RunDirectory, list[float]]]) -> Row:
         seeds=[run.config().seed for run, _ in members],
         scores={score: [float(m[score]) for m in measured] for score in SCORES},
         complete=all(run.is_complete for run, _ in members),
-        vacant=sum(run.header()["partition"]["vacant_per_client"] for run, _ in members) / len(members),
+        vacant=_mean_known([run.header()["partition"]["vacant_per_client"] for run, _ in members]),
         runs=[str(run.path) for run, _ in members],
     )
+
+
+def _mean_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def short_name(section: dict[str, Any]) -> str:

@@ -19,6 +19,8 @@ from ..trackers import check_trackers
 Section = dict[str, Any]
 
 SECTIONS = ("method", "data", "partition", "model", "sampling", "augmentation")
+# Name of data that only real sites can read: a deployment's.
+AT_SITES = "sites"
 # What may differ when a run is continued: where and how fast it computes and who is told, not what.
 FREE = ("engine", "device", "threads", "checkpoint_every", "log")
 
@@ -44,7 +46,7 @@ class RunConfig:
     seed: int = 0
     persistent_momentum: bool = False
     teacher_mode: Literal["eval", "train"] = "eval"
-    aggregation_weights: Literal["selected", "all"] = "selected"
+    aggregation_weights: Literal["selected", "all", "uniform"] = "selected"
     buffers: Literal["average", "uniform", "keep"] = "average"
     dtype: Literal["float32", "float64", "tf32", "bf16"] = "float32"
     local_every: int = 10

@@ -28,10 +28,26 @@ def build_header(
     engine_reason: str,
     device: torch.device,
 ) -> dict[str, Any]:
+    """The header of a run whose data are here."""
+    about = {**config.partition, "seed": config.seed_of("partition"), **split.summary()}
+    return header_of(config, data.describe(), about, network, start, method, engine, engine_reason, device)
+
+
+def header_of(
+    config: RunConfig,
+    data: Mapping[str, Any],
+    partition: Mapping[str, Any],
+    network: Network,
+    start: ModelState,
+    method: Method,
+    engine: str,
+    engine_reason: str,
+    device: torch.device,
+) -> dict[str, Any]:
     """Data, partition, model, method, engine, policies, optimizer, seeds, versions, device."""
     return {
-        "data": data.describe(),
-        "partition": {**config.partition, "seed": config.seed_of("partition"), **split.summary()},
+        "data": dict(data),
+        "partition": dict(partition),
         "model": {
             **config.model,
             "seed": config.seed_of("model"),

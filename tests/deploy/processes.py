@@ -1,0 +1,181 @@
+"""A Flower deployment in real processes on loopback: own home, free ports, stopped by process id."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from support import ROOT
+
+from fedvls.flower.certificates import make_certificates
+from fedvls.flower.new_app import write_app
+
+BIN = Path(sys.executable).parent
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def new_app(folder: Path, clients: int, **values: Any) -> None:
+    """What `fedvls flower new` writes."""
+    chosen = {"dataset": "digits", "sample_shape": "", "classes": 0, **values}
+    write_app(folder, method="fedvls", model="mlp", clients=clients, rounds=2, **chosen)
+
+
+def wait_until(condition: Callable[[], Any], seconds: float, what: Callable[[], str]) -> None:
+    """Look twice a second; what(): said when it never comes true."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, what()
+        time.sleep(0.5)
+
+
+class Deployment:
+    """One SuperLink and its SuperNodes; `simulation` names connections with so many simulated nodes each."""
+
+    def __init__(self, folder: Path, *, tls: bool = False, simulation: dict[str, int] | None = None) -> None:
+        self.folder, self.tls, self.simulation = folder, tls, simulation or {}
+        self.port = free_port()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.certs = folder / "certs"
+        self.home = folder / "home"
+        self.home.mkdir(parents=True)
+        if tls:
+            make_certificates(self.certs, [], ["127.0.0.1"], sites=4, days=1)
+        trust = f'root-certificates = "{self.certs}/ca.crt"' if tls else "insecure = true"
+        there = f'address = "127.0.0.1:{self.port}"\n{trust}\n'
+        text = f"[superlink.test]\n{there}"
+        for name, nodes in self.simulation.items():
+            text += f"[superlink.{name}]\n{there}options.num-supernodes = {nodes}\n"
+            text += "options.backend.client-resources.num-cpus = 1\n"
+        (self.home / "config.toml").write_text(text)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT / "src"),
+            "OMP_NUM_THREADS": "1",
+            "FLWR_HOME": str(self.home),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+        }
+
+    def start(self, name: str, *command: object) -> subprocess.Popen[bytes]:
+        """A process in a group of its own, so that what it starts can be stopped with it."""
+        log = self.log(name).open("ab")
+        process = subprocess.Popen(
+            [str(BIN / str(command[0])), *map(str, command[1:])],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        log.close()
+        self.processes[name] = process
+        return process
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def said(self, name: str) -> str:
+        return self.log(name).read_text(errors="replace") if self.log(name).exists() else ""
+
+    def superlink(self) -> None:
+        """Start it and wait until it listens."""
+        options: list[object] = ["--insecure"]
+        if self.tls:
+            options = ["--ssl-ca-certfile", self.certs / "ca.crt", "--ssl-certfile", self.certs / "server.pem"]
+            options += ["--ssl-keyfile", self.certs / "server.key", "--enable-supernode-auth"]
+        if self.simulation:
+            options.append("--simulation")
+        process = self.start(
+            "superlink",
+            *("flower-superlink", "--host", "127.0.0.1", "--port", self.port, *options),
+            *("--database", self.folder / "state.db", "--disable-runtime-dependency-installation"),
+        )
+        wait_until(lambda: self._listens() or process.poll() is not None, 60, lambda: self.said("superlink"))
+        assert process.poll() is None, self.said("superlink")
+
+    def _listens(self) -> bool:
+        with socket.socket() as one:
+            return one.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def supernode(self, name: str, node_config: str, *options: object) -> subprocess.Popen[bytes]:
+        return self.start(
+            name,
+            *("flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--port", free_port(), *options),
+            *("--node-config", node_config),
+        )
+
+    def site(self, number: int, more: str = "") -> subprocess.Popen[bytes]:
+        """A node as it should be started."""
+        secure = ["--root-certificates", self.certs / "ca.crt"]
+        secure += ["--auth-supernode-private-key", self.certs / f"site-{number}"]
+        return self.supernode(f"site-{number}", f"site={number} {more}", *(secure if self.tls else ["--insecure"]))
+
+    def flwr(self, *arguments: object) -> str:
+        """A command of Flower's; what it prints."""
+        done = subprocess.run(
+            [str(BIN / "flwr"), *map(str, arguments)],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def register(self, *sites: int) -> None:
+        for site in sites:
+            self.flwr("supernode", "register", self.certs / f"site-{site}.pub", "test")
+
+    def run(self, app: Path, run_config: str = "", connection: str = "test") -> int:
+        """Start a run; its number."""
+        options = ("--run-config", run_config) if run_config else ()
+        answer = json.loads(self.flwr("run", app, connection, "--format", "json", *options))
+        assert answer["success"], answer
+        return int(answer["run-id"])
+
+    def online(self) -> int:
+        nodes = json.loads(self.flwr("supernode", "list", "test", "--format", "json"))
+        return sum(node["status"] == "online" for node in nodes["nodes"])
+
+    def status(self, run: int) -> str:
+        runs = json.loads(self.flwr("list", "test", "--format", "json"))["runs"]
+        return str(next(one["status"] for one in runs if int(one["run-id"]) == run))
+
+    def finish(self, run: int, result: Path, seconds: float = 150) -> None:
+        """Wait until the run's result is there."""
+        wait_until(result.exists, seconds, lambda: self.flwr("log", run, "test", "--show") + self.said("superlink"))
+
+    def kill(self, name: str) -> None:
+        """kill -9 of the process and of everything it started."""
+        process = self.processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def close(self) -> None:
+        for name in list(self.processes):
+            process = self.processes.pop(name)
+            for sent in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.killpg(process.pid, sent)
+                    process.wait(10)
+                except (ProcessLookupError, subprocess.TimeoutExpired):
+                    continue
