@@ -1,0 +1,67 @@
+"""Kernels that train many clients' convolutional networks at once, each pass over memory doing the work of several.
+
+Three functions are the whole interface: `available`, `convnet` and `folded`. Where Triton is missing the same networks
+run on plain PyTorch operations, slower and to the same result.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from ..lift.base import Lifted
+    from .folding import Folded
+    from .values import Operations
+
+
+def available(device: torch.device) -> bool:
+    """Whether the Triton kernels run on this device: CUDA, or anything under Triton's interpreter."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def convnet(module: nn.Module, compute: torch.dtype, tf32: bool = False) -> Lifted | None:
+    """K such networks trained at once, or None where the module is not one that these kernels know.
+
+    compute: type of activations and matrix products (bfloat16, float32; float64 without Triton). tf32: whether float32
+    products may round their factors to TF32.
+    """
+    from .network import ConvNet
+    from .structure import structure
+
+    found = structure(module)
+    return None if found is None else ConvNet(found, partial(_operations, compute, tf32))
+
+
+@cache
+def _operations(compute: torch.dtype, tf32: bool, device: torch.device) -> Operations:
+    if available(device) and compute != torch.float64:
+        from .fused import Fused
+
+        return Fused(compute, tf32)
+    from .reference import Reference
+
+    return Reference(compute)
+
+
+def folded(module: nn.Module, tensors: dict[str, Tensor], compute: torch.dtype, tf32: bool = False) -> Folded | None:
+    """The network with these parameters and buffers in eval mode, images to (logits, features), its BatchNorms folded
+    into the convolutions; None where the module is not one that these kernels know."""
+    from .folding import Folded, PlainInference
+    from .structure import structure
+
+    found = structure(module)
+    if found is None:
+        return None
+    if available(next(iter(tensors.values())).device) and compute != torch.float64:
+        from .fused_inference import FusedInference
+
+        return Folded(found, tensors, compute, FusedInference(compute, tf32))
+    return Folded(found, tensors, compute, PlainInference(compute))

@@ -1,0 +1,149 @@
+"""Block sizes of the kernels, by shape: a fixed choice, because a captured graph cannot try several.
+
+Measured on an H200 with MobileNetV2 on 32x32 images, 10 clients, batch 64; right for any other shape, if not the fastest.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Tile(NamedTuple):
+    """Rows, input channels and output channels of a block, the warps that work on it, and how many steps of its loop
+    are under way at once."""
+
+    rows: int
+    inputs: int
+    outputs: int
+    warps: int
+    stages: int = 2
+    programs: int = 1056
+    """How many programs fill the device, for kernels that deal out the rows: a multiple of an H200's 132
+    multiprocessors."""
+
+    def launch(self) -> dict[str, int]:
+        """The keyword arguments of a kernel's launch."""
+        sizes = {"BM": self.rows, "BI": self.inputs, "BO": self.outputs}
+        return sizes | {"num_warps": self.warps, "num_stages": self.stages}
+
+
+def power(n: int, least: int = 16, most: int = 1 << 30) -> int:
+    """The power of two that covers n, within bounds."""
+    return max(least, min(1 << max(n - 1, 0).bit_length(), most))
+
+
+def covering(parts: int) -> int:
+    """One of three sizes, so that few kernels need compiling: all parts in one block, up to 512."""
+    return next((size for size in (32, 128) if parts <= size), 512)
+
+
+def snug(n: int, least: int = 16, most: int = 64) -> int:
+    """The largest power of two whose multiples cover n channels with at most an eighth beyond n, else the least."""
+    size = most
+    while size > least and -(-n // size) * size - n > n // 8:
+        size //= 2
+    return size
+
+
+def pieces(n: int) -> tuple[int, int]:
+    """Two powers of two, or one and 0, that cover n channels with little to spare."""
+    whole = power(n)
+    rest = power(n - whole // 2)
+    return (whole // 2, rest) if whole > n and whole // 2 + rest < whole else (whole, 0)
+
+
+WIDEN = 64
+"""Most inputs of a convolution whose weights stay in place while rows pass."""
+
+PROJECT = 96
+"""Most outputs of a convolution behind a BatchNorm whose backward pass is one kernel."""
+
+EXPAND = (32, 192)
+"""Most inputs and outputs of another whose backward pass is one kernel."""
+
+
+# Each function below: inputs and outputs of the convolution, and whether its numbers are wide (4 bytes, not 2).
+
+
+def forward(inputs: int, outputs: int, wide: bool) -> Tile:
+    if outputs < 64 or wide:
+        return Tile(128, power(inputs, most=64), power(outputs, most=32) if outputs < 64 else snug(outputs), 4, 3)
+    return Tile(128, power(inputs, most=64), 128 if outputs % 64 == 32 or outputs >= 320 else 64, 4, 3)
+
+
+def widen(inputs: int, outputs: int, wide: bool) -> Tile:
+    if inputs > 32:
+        return Tile(64, 64, snug(outputs, most=32), 4, 3, 528)
+    return Tile(128, power(inputs), 64 if outputs > 128 else snug(outputs, most=32), 4, 3 if wide else 4)
+
+
+def input_gradient(inputs: int, outputs: int, wide: bool) -> Tile:
+    if wide:
+        return Tile(128, snug(inputs), 64, 4, 2)
+    return Tile(64, 64, 64, 4, 3) if inputs == 64 else Tile(64, power(inputs, most=128), 32, 4, 3)
+
+
+def weight_gradient(inputs: int, outputs: int, wide: bool) -> Tile:
+    return Tile(64, power(inputs, most=64), 64, 4, 2) if wide else Tile(32, power(inputs, most=128), 64, 4, 3, 396)
+
+
+def project_backward(inputs: int, outputs: int, wide: bool) -> Tile:
+    return Tile(32, power(inputs, most=32 if outputs == 64 else 64), pieces(outputs)[0], 4, 3, 528)
+
+
+def expand_backward(inputs: int, outputs: int, wide: bool) -> Tile:
+    first = pieces(outputs)[0]
+    if first <= 32:
+        return Tile(32, power(inputs), first, 4, 1, 528)
+    return Tile(64, power(inputs), first, 4, 1 if wide else 2, 792 if first == 64 else 528)
+
+
+class Band(NamedTuple):
+    """Pairs of columns and channels that a program of a depthwise convolution walks down at a time, its warps, and how
+    many such bands it takes."""
+
+    pairs: int
+    channels: int
+    warps: int
+    bands: int = 1
+
+    def launch(self) -> dict[str, int]:
+        """The keyword arguments of a kernel's launch."""
+        return {"BN": self.pairs, "BC": self.channels, "BANDS": self.bands, "num_warps": self.warps}
+
+    def parts(self, pairs: int) -> int:
+        """Programs that share this many pairs of columns."""
+        return -(-pairs // (self.pairs * self.bands))
+
+
+def depthwise_forward(height: int, channels: int, stride: int) -> Band:
+    if height <= 16 and channels % 64 == 0:
+        return Band(4, 64, 4, max(1, 16 // height))
+    return Band(8, 16, 2) if stride == 1 else Band(16, 16, 4)
+
+
+def depthwise_backward(height: int, channels: int, stride: int) -> Band:
+    if stride == 2:
+        return Band(8, 16, 1, max(1, 32 // height if height <= 8 else 1))
+    if height <= 16 and channels % 64 == 0:
+        return Band(4, 64, 4, 4)
+    return Band(8, 16, 2)
+
+
+def together(parts: int) -> int:
+    """How many parts are added at once; one of three numbers, so that few kernels need compiling."""
+    return 2 if parts <= 2 else 4 if parts <= 16 else 16
+
+
+def precision(tf32: bool) -> str:
+    """How float32 factors enter a matrix product: rounded to TF32, or as sums of three such products."""
+    return "tf32" if tf32 else "tf32x3"
+
+
+def splits(programs: int, rows: int, tile: Tile) -> tuple[int, int]:
+    """How many parts the rows are dealt into so that about as many programs run as the tile wants, and the rows of
+    each, where `programs` share every row."""
+    blocks = -(-rows // tile.rows)
+    parts = max(1, min(blocks, tile.programs // max(programs, 1)))
+    share = -(-blocks // parts) * tile.rows
+    return -(-rows // share), share

@@ -1,0 +1,31 @@
+"""The Triton kernels, run on the CPU by Triton's interpreter, against plain PyTorch on random shapes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import command_environment
+
+GROUPS = (
+    ("pointwise", "depthwise", "around"),
+    ("pointwise_backward",),
+    ("network", "same_bits", "separate_tensors", "folded"),
+)
+
+
+@pytest.mark.parametrize("checks", GROUPS, ids=lambda checks: checks[0])
+def test_kernels_agree_with_the_reference(checks: tuple[str, ...]) -> None:
+    """Float32, relative error below 2e-5; the network against autograd in float64; the same bits when run twice."""
+    done = subprocess.run(
+        [sys.executable, Path(__file__).parent / "interpreted.py", *checks],
+        env=command_environment() | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:-1] == [f"{check} agrees" for check in checks]
