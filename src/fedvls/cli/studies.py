@@ -58,21 +58,23 @@ def backend(
         raise UsageError(f"--workers {workers} must be >= 1")
     if ray_address is not None and on is not Place.ray:
         raise UsageError("--ray-address needs --on ray")
-    todo = [job for job in jobs if not job.is_finished(root)]
+    unfinished = [job for job in jobs if not job.is_finished(root)]
     if len(jobs) > 1:
-        typer.echo(f"{len(jobs)} runs in {root}: {len(jobs) - len(todo)} finished, {len(todo)} to do", err=True)
+        typer.echo(
+            f"{len(jobs)} runs in {root}: {len(jobs) - len(unfinished)} finished, {len(unfinished)} to do", err=True
+        )
     ended = 0
 
     def tell(job: Job, error: str | None) -> None:
         nonlocal ended
         ended += 1
         outcome = "done" if error is None else f"failed: {error.strip().splitlines()[-1]}"
-        typer.echo(f"{ended}/{len(todo)} {job.name} {outcome}", err=True)
+        typer.echo(f"{ended}/{len(unfinished)} {job.name} {outcome}", err=True)
 
     if on is Place.ray:
         yield on_ray(ray_address, workers), tell
         return
-    count = min(_default_workers(todo) if workers is None else workers, len(todo))
+    count = min(_default_workers(unfinished) if workers is None else workers, len(unfinished))
     if count > 1:
         yield processes(count), tell
         return

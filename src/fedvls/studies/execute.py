@@ -24,8 +24,11 @@ def execute(
     A job that fails does not stop the others: hours of work should not hang on one diverging cell.
     """
     failures: dict[str, str] = {}
-    todo = [job for job in with_starts(jobs) if not job.is_finished(root)]
-    for wave in ([job for job in todo if job.after is None], [job for job in todo if job.after is not None]):
+    unfinished = [job for job in with_starts(jobs) if not job.is_finished(root)]
+    for wave in (
+        [job for job in unfinished if job.after is None],
+        [job for job in unfinished if job.after is not None],
+    ):
         ready = []
         for job in wave:
             if job.after is not None and job.after.key in failures:
