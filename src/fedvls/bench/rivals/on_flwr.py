@@ -47,7 +47,10 @@ def client_app(path: str) -> Any:
     def train(message: Message, context: Context) -> Message:
         client = int(context.node_config["partition-id"])
         model, samples = train_client(path, message.content["arrays"], client)
-        told = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": samples})}
+        told: dict[str, Any] = {
+            "arrays": ArrayRecord(model.state_dict()),
+            "metrics": MetricRecord({"num-examples": samples}),
+        }
         return Message(content=RecordDict(told), reply_to=message)
 
     return app
