@@ -11,8 +11,8 @@ run one round each in turn, so that other work on the machine hits all of them.
 Time is the median round's, with evaluation, metrics and checkpoint, and its ratio the median of the ratios to the first
 point's round of the same turn. Processor time is the mean round's over all processes, which other work disturbs less.
 Start-up is imports, checks, partition, header and all else before round 1, without generating the data. Memory is that
-of the process and its workers, shared pages counted once, sampled during a last round, which also evaluates every
-client's model and is not timed.
+of the process and its workers, shared pages counted once and libraries left out, sampled during a last round, which
+also evaluates every client's model and is not timed.
 """
 
 from __future__ import annotations
@@ -112,14 +112,17 @@ def tree(pid: int) -> list[int]:
 
 
 def memory_of_tree(pid: int) -> float:
-    """MiB of a process and its children; a page that several of them share counts once in all."""
+    """MiB of a process and its children; a page that several of them share counts once in all.
+
+    Without the pages of libraries: how many of those are this process's own depends on who else runs PyTorch.
+    """
     total = 0.0
     for member in tree(pid):
         try:
             rows = Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()
         except OSError:
             continue  # it has just ended
-        total += sum(int(row.split()[1]) for row in rows if row.startswith("Pss:")) / 1024
+        total += sum(int(row.split()[1]) for row in rows if row.startswith(("Pss_Anon:", "Pss_Shmem:"))) / 1024
     return total
 
 
@@ -268,7 +271,8 @@ def draw(by_clients: list[Point], by_cohort: list[Point], data_mib: float, path:
     panel(left, "time", "Processor time per client in a round, ms", 1.25 * slowest)
     panel(right, "memory", "Peak memory, MiB", 1.25 * max(p.peak_mib for p in everything))
     right.axhline(data_mib, color=grey, linewidth=1.5, linestyle=":")
-    right.text(most, data_mib, "the data set", color=grey, ha="right", va="bottom")
+    right.text(most, 0.98 * data_mib, "the data set", color=grey, ha="right", va="top")
+    figure.get_layout_engine().set(w_pad=0.25)
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
