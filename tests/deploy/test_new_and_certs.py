@@ -205,7 +205,7 @@ def test_a_deployment_at_the_sites_alone_is_shown_and_not_resumed_by_the_simulat
     assert last["per_class"] == []
     header = run.header()
     assert header["partition"]["vacant_per_client"] is None
-    assert "counts" not in header["partition"]
+    assert header["partition"]["counts"] == header["partition"]["sizes"] == []
     shown = run_command("show", tmp_path / "run", "--json", cwd=tmp_path, check=True)
     assert '"vacant_per_client": null' in shown.stdout
     refused = run_command("resume", tmp_path / "run", cwd=tmp_path)
