@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ class Deployment:
         }
 
     def start(self, name: str, *command: object) -> subprocess.Popen[bytes]:
-        """A process in a group of its own, so that what it starts can be stopped with it."""
+        """A process that is not waited for; what it says goes to its log."""
         log = self.log(name).open("ab")
         process = subprocess.Popen(
             [str(BIN / str(command[0])), *map(str, command[1:])],
@@ -82,7 +83,6 @@ class Deployment:
             env=self.environment,
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
         )
         log.close()
         self.processes[name] = process
@@ -164,18 +164,36 @@ class Deployment:
         """Wait until the run's result is there."""
         wait_until(result.exists, seconds, lambda: self.flwr("log", run, "test", "--show") + self.said("superlink"))
 
-    def kill(self, name: str) -> None:
-        """kill -9 of the process and of everything it started."""
+    def kill(self, name: str) -> list[str]:
+        """kill -9 of the process and of everything it started; the commands that were killed."""
         process = self.processes.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
+        killed = descendants(process.pid)
+        for pid in killed:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
+        return list(killed.values())
 
     def close(self) -> None:
-        for name in list(self.processes):
-            process = self.processes.pop(name)
-            for sent in (signal.SIGTERM, signal.SIGKILL):
-                try:
-                    os.killpg(process.pid, sent)
-                    process.wait(10)
-                except (ProcessLookupError, subprocess.TimeoutExpired):
-                    continue
+        """Ask everything that was started to end; what has not ended after ten seconds is killed."""
+        started = {name: descendants(process.pid) for name, process in self.processes.items()}
+        for process in self.processes.values():
+            process.terminate()
+        for name, process in list(self.processes.items()):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            for pid in started[name]:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.wait()
+        self.processes.clear()
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """The process and all that descend from it, with their commands; Flower starts some in sessions of their own."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()]
+    found = {pid: next((row[2] for row in rows if int(row[0]) == pid), "")}
+    while more := {int(r[0]): r[2] for r in rows if int(r[1]) in found and int(r[0]) not in found}:
+        found |= more
+    return found

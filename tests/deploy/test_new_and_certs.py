@@ -186,6 +186,19 @@ def test_a_site_says_what_is_wrong_with_its_node(node, reason, tmp_path):
         load_site(None, node, plan)
 
 
+def test_a_site_may_name_a_python_function(tmp_path, monkeypatch):
+    (tmp_path / "my_loader.py").write_text(
+        "import fedvls, numpy as np\n"
+        "def load(node):\n"
+        "    x, y = np.full((4, 3), node['scale'], np.float32), np.array([0, 1, 0, 1])\n"
+        "    return fedvls.FederatedData.from_arrays(x, y, x, y, classes=2)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plan = read_plan({"clients": 2, "sites.classes": 2, "sites.sample_shape": "3"}, "fedvls", "mlp")
+    data = load_site(None, {"site": 1, "data-function": "my_loader:load", "scale": 7}, plan)
+    assert data.x_train.tolist() == [[7.0] * 3] * 4
+
+
 def test_a_deployment_at_the_sites_alone_is_shown_and_not_resumed_by_the_simulator(tmp_path):
     """No data at the server: the sites' mean accuracy counts, and nobody knows the vacant classes."""
     data = fedvls.load_dataset("digits")
@@ -205,7 +218,7 @@ def test_a_deployment_at_the_sites_alone_is_shown_and_not_resumed_by_the_simulat
     assert last["per_class"] == []
     header = run.header()
     assert header["partition"]["vacant_per_client"] is None
-    assert "counts" not in header["partition"]
+    assert header["partition"]["counts"] == header["partition"]["sizes"] == []
     shown = run_command("show", tmp_path / "run", "--json", cwd=tmp_path, check=True)
     assert '"vacant_per_client": null' in shown.stdout
     refused = run_command("resume", tmp_path / "run", cwd=tmp_path)

@@ -151,7 +151,7 @@ def test_a_killed_node_does_not_stop_the_round_and_takes_part_again_when_restart
     log = lambda: deployment.flwr("log", number, "test", "--show")  # noqa: E731
     wait_until(lambda: len(run.records()) == 1, 120, log)
     time.sleep(2)
-    deployment.kill("site-2")
+    assert any("flower-supernode" in command for command in deployment.kill("site-2"))
     wait_until(lambda: len(run.records()) == 2, 150, log)
     start_site(deployment, 2)
     deployment.finish(number, run.path / "result.json")
@@ -166,7 +166,8 @@ def test_a_run_whose_superlink_and_server_app_are_killed_is_resumed_to_the_same_
     number, run = start_run(deployment, "killed-server", rounds=3, **{"method.name": "scaffold"})
     wait_until(lambda: len(run.records()) == 1, 120, lambda: deployment.flwr("log", number, "test", "--show"))
     time.sleep(3)
-    deployment.kill("superlink")
+    killed = deployment.kill("superlink")
+    assert any("flwr-serverapp" in command for command in killed), killed
     assert len(run.records()) == 1
     deployment.superlink()  # the nodes find it again by themselves, and the run waits for them
     again, _ = start_run(deployment, "killed-server", rounds=3, **{"method.name": "scaffold"})

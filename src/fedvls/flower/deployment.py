@@ -158,15 +158,19 @@ class Deployment:
         log.info("%s: continued after round %d", self.directory.path, snapshot.round)
 
     def _header(self, start: ModelState) -> dict[str, Any]:
-        """As the simulator's; what only the sites know is null."""
+        """As the simulator's; what only the sites know is null or empty."""
         plan = self.plan
         about = self.data.describe() if self.data else {"name": plan.config.data["name"], "fingerprint": None}
         data = {**about, "classes": self.classes, "sample_shape": list(self.shape), "train_samples": None}
         partition = {
             **plan.config.partition,
+            "seed": plan.config.seed_of("partition"),
             "clients": plan.config.clients,
             "classes": self.classes,
+            "sizes": [],
             "vacant_per_client": None,
+            "vacant": [],
+            "counts": [],
             "fingerprint": None,
         }
         header = header_of(
