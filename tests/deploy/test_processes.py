@@ -1,6 +1,6 @@
 """One SuperLink and three SuperNodes in real processes, TLS and node keys on: equality, refusals, kill -9.
 
-All tests share the deployment, in this order; `make test` keeps them on one worker.
+All tests share the deployment, in this order; tests/conftest.py keeps them on one worker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from deploy.processes import Deployment, new_app, wait_until
 from fedvls.flower.certificates import make_certificates
 from fedvls.runs.store import RunDirectory
 
-pytestmark = pytest.mark.xdist_group("deployment")
 SITES = 3
 LOCAL = {"epochs": 1, "batch_size": 32}
 

@@ -12,7 +12,6 @@ from deploy.processes import Deployment, new_app
 from fedvls.flower import client_app, server_app
 from fedvls.runs.store import RunDirectory
 
-pytestmark = pytest.mark.xdist_group("simulation")
 MANY = 50
 BAD_SITES = '''
 """Three of the sites send nonsense."""
