@@ -18,9 +18,9 @@ demo: $(STAMP)
 test: $(STAMP) lint
 ifeq ($(CHROMIUM),)
 	@echo "No Chromium found: the tests of the report in a browser are LEFT OUT (install chromium and chromium-driver)."
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m 'not browser'
+	$(BIN)/python -m pytest -n auto -m 'not browser'
 else
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto
 endif
 
 gallery: $(STAMP)

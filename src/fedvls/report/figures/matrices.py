@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import RunError
 from ...partition import Split
 from .files import SCREEN, save, style
 from .view import View, clipped
@@ -56,6 +57,8 @@ def heat_map_figure(plots: Any, view: View, width: float) -> Any:
     """Samples per client and class, vacant cells hatched."""
     held = view.partition()
     counts = np.asarray(held["counts"])
+    if counts.size == 0:
+        raise RunError("a deployment has no heat map: class counts do not leave the sites")
     names = 0.8 if max(map(len, held["class_names"])) > 3 else 0.0  # turned, they need height
     figure, axes = plots.subplots(figsize=(width, 0.7 + names + min(0.2 * len(counts), 6)))
     draw_counts(figure, axes, counts, held["class_names"], 5.5 if width < 5 else 7)

@@ -7,8 +7,9 @@ function describe() {
   const methods = data.methods.length, all = new Set(data.runs.map((run) => run.seed)).size, open = data.runs.filter((run) => !run.complete).length;
   const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
   const vacant = mean(data.runs.map((run) => data.partitions[run.partition].vacant_per_client));
+  const lacking = vacant === null ? "only the sites know which classes they lack" : `${vacant.toFixed(1)} vacant classes per client`;
   document.getElementById("summary").textContent = `${count(methods, "method")}, ${count(all, "seed")}, ${count(data.runs.length, "run")}`
-    + `${open ? ` (${open} unfinished)` : ""}; ${vacant.toFixed(1)} vacant classes per client.`
+    + `${open ? ` (${open} unfinished)` : ""}; ${lacking}.`
     + (data.settings.length > 1 ? ` ${data.settings.length} settings.` : data.settings[0] === document.title ? "" : ` ${clip(data.settings[0], 200)}.`)
     + (data.empty.length ? ` Without a finished round, not shown: ${clip(data.empty.join(", "), 200)}.` : "");
   document.getElementById("picker").replaceChildren(...(data.settings.length > 1

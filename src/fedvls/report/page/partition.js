@@ -5,6 +5,8 @@ section("partition", "Who has what", [
   const { all, chosen } = seeds();
   const run = shownRuns().find((one) => one.seed === chosen);
   if (!run) return host.replaceChildren(node("p", { class: "note" }, "No method is switched on."));
+  if (!data.partitions[run.partition].counts.length)
+    return host.replaceChildren(node("p", { class: "note" }, "A deployment: class counts do not leave the sites."));
   const held = data.partitions[run.partition], most = Math.max(2, ...held.counts.flat());
   const chart = node("div", { class: "chart" }), clients = held.counts.length;
   host.replaceChildren(

@@ -11,7 +11,7 @@ const tables = {
       leader: "last",
       columns: [namedColumn, ...(data.settings.length > 1 ? [settingColumn] : []), { key: "seeds", title: "seeds" }, { key: "rounds", title: "rounds", number: true },
         score("last", "last, %", "mean ± standard deviation over seeds"), score("best", "best, %", "chosen on the test set"), score("mean_last_five", "mean of last 5, %"), ...GROUPS.map(effect),
-        { key: "vacant_per_client", title: "vacant classes per client", number: true, format: (v) => v.toFixed(1) }],
+        { key: "vacant_per_client", title: "vacant classes per client", number: true, format: (v) => (v === null ? "–" : v.toFixed(1)) }],
       rows: data.groups.map((group, place) => {
         const runs = data.runs.filter((run) => run.group === place), values = {};
         for (const key of Object.keys(scoreTitles)) values[key] = runs.map((run) => run[key]);
