@@ -75,7 +75,7 @@ SERVER |= {"fedgf": "flatness-mean", "fpl": "prototype-mean", "fpl+fedvls": "pro
 
 
 def test_the_table_holds_every_method_of_the_paper():
-    assert {entry.name for entry in METHODS} - BEYOND == PAPER.keys()
+    assert {entry.name for entry in METHODS if entry.build.__module__.startswith("fedvls.")} - BEYOND == PAPER.keys()
 
 
 @pytest.mark.parametrize("name", PAPER)

@@ -9,7 +9,11 @@ import typer
 
 from ..errors import UsageError
 
-flower = typer.Typer(no_args_is_help=True, help="Real federations on Flower: an app folder, certificates, site keys.")
+flower = typer.Typer(
+    no_args_is_help=True,
+    help="Real federations on Flower: an app folder, certificates, site keys.",
+    epilog="Example: fedvls flower new my-federation --sites 3",
+)
 
 
 def add_to(app: typer.Typer) -> None:

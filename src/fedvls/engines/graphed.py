@@ -33,6 +33,8 @@ class GraphedEngine:
 
     def train(self, job: RoundJob, cohort: Sequence[ClientTask]) -> list[Update]:
         """Train the cohort; updates come back in its order."""
+        if not cohort:  # a cluster of whose clients none was sampled
+            return []
         waiting = by_length(job, cohort, batch_norm=self.network.has_batch_norm)
         slots = self._ready(job, waiting)
         queue = iter(waiting)

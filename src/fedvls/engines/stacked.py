@@ -30,6 +30,8 @@ class StackedEngine:
 
     def train(self, job: RoundJob, cohort: Sequence[ClientTask]) -> list[Update]:
         """Train the cohort; updates come back in its order."""
+        if not cohort:  # a cluster of whose clients none was sampled
+            return []
         tasks = by_length(job, cohort, batch_norm=self.network.has_batch_norm)
         found: dict[int, Update] = {}
         with aside(self._stream):
