@@ -36,7 +36,7 @@ class Tracker(Callback):
         self.folder = folder
         self._failed = False
         try:
-            self.library: Any = importlib.import_module(self.package)
+            self.client_library: Any = importlib.import_module(self.package)
         except ImportError:
             raise UsageError(f"--log {self.name} needs its package: install fedvls[{self.name}]") from None
 

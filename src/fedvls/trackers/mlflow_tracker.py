@@ -22,7 +22,7 @@ class MlflowTracker(Tracker):
     package = "mlflow.tracking"
 
     def open(self, title: str, choices: dict[str, Any], done: int) -> None:
-        self._client = self.library.MlflowClient()
+        self._client = self.client_library.MlflowClient()
         self._run = self.remembered()
         if self._run is None:
             name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)

@@ -16,7 +16,7 @@ class TensorBoardTracker(Tracker):
     def open(self, title: str, choices: dict[str, Any], done: int) -> None:
         # Rounds that a resume runs again replace what an earlier process wrote for them.
         again = done + 1 if done else None
-        self._writer = self.library.SummaryWriter(str(self.folder / "tensorboard"), purge_step=again)
+        self._writer = self.client_library.SummaryWriter(str(self.folder / "tensorboard"), purge_step=again)
         lines = "\n".join(f"    {key}: {value}" for key, value in choices.items())
         self._writer.add_text("choices", lines, done)
 

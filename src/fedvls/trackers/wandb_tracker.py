@@ -17,7 +17,7 @@ class WandbTracker(Tracker):
     package = "wandb"
 
     def open(self, title: str, choices: dict[str, Any], done: int) -> None:
-        self._run = self.library.init(
+        self._run = self.client_library.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=title,
             id=self.remembered(),  # none: W&B chooses one

@@ -37,7 +37,7 @@ class _Empty(ModuleType):
 
 
 def without_broken_torchvision() -> None:
-    """Put the stub in the place of a torchvision that cannot be imported."""
+    """Put the stand-in in the place of a torchvision that cannot be imported."""
     try:
         import torchvision  # noqa: F401
     except Exception:
