@@ -191,7 +191,8 @@ class Deployment:
 
 def descendants(pid: int) -> dict[int, str]:
     """The process and all that descend from it, with their commands; Flower starts some in sessions of their own."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    every_command_whole = ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="]
+    listed = subprocess.run(every_command_whole, capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
     found = {pid: next((row[2] for row in rows if int(row[0]) == pid), "")}
     while more := {int(r[0]): r[2] for r in rows if int(r[1]) in found and int(r[0]) not in found}:
