@@ -158,10 +158,13 @@ def test_only_plain_chains_are_trained_without_autograd():
         assert linear_chain(other) is None
 
 
-def test_the_engine_is_chosen_where_it_can_work(stripes):
-    fed = fedvls.Federation(stripes, clients=3, device="cpu")
+@pytest.mark.parametrize(("model", "expected"), [("mlp", "stacked"), ("cnn", "parallel")])
+def test_the_engine_is_chosen_where_it_can_work(stripes, model, expected):
+    """Stacks where the model has a form written for them."""
+    data = stripes if model == "mlp" else fedvls.load_dataset("digits")
+    fed = fedvls.Federation(data, clients=3, device="cpu", model=model)
     header = fed.run("fedavg", 1, 1, out=None).header
-    assert header["engine"]["name"] == ("parallel" if is_supported(fed._resident) else "sequential")
+    assert header["engine"]["name"] == (expected if is_supported(fed._resident) else "sequential")
 
 
 def test_messages_hold_no_descriptors_and_arrive_as_they_were():

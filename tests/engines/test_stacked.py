@@ -9,10 +9,11 @@ from support import assert_close, batch_norm_net, small_mlp
 
 import fedvls
 from fedvls import methods  # noqa: F401  (registers them)
-from fedvls.engines import choice, stacked
+from fedvls.engines import choice, parallel, stacked
 from fedvls.engines.stacked import StackedEngine
 from fedvls.lift import OneByOne
 from fedvls.method import METHODS
+from fedvls.models.mlp import Mlp
 
 NAMES = [entry.name for entry in METHODS if entry.build.__module__.startswith("fedvls.")]
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
@@ -89,6 +90,29 @@ def test_waves_change_nothing(stripes, monkeypatch, capacity, kind):
     whole = weights(stripes, "scaffold", "stacked", kind=kind)
     monkeypatch.setattr(stacked, "clients_that_fit", lambda *_: capacity)
     assert_close(weights(stripes, "scaffold", "stacked", kind=kind), whole, 1e-12)
+
+
+@pytest.mark.parametrize("method", ["fedvls", "moon", "scaffold"])
+def test_the_number_of_workers_does_not_change_a_bit(method, monkeypatch):
+    """Clients of 5 to some hundred samples, rows of an odd number of weights: a client's sums must not depend on its
+    place in a stack, on the widths of its neighbours' minibatches, or on whose samples the teacher sees with its own.
+    """
+    draw = np.random.default_rng(0)
+    centres, y = draw.normal(size=(10, 50)), draw.integers(0, 10, 2_400)
+    x = (centres[y] + draw.normal(size=(2_400, 50))).astype(np.float32)
+    data = fedvls.FederatedData.from_arrays(x[:2_000], y[:2_000], x[2_000:], y[2_000:])
+    found = []
+    for count in (1, 2, 3):
+        monkeypatch.setattr(parallel, "cores", lambda count=count: count)
+        partition = fedvls.dirichlet(beta=0.1, min_size=5)
+        model = Mlp(50, (37, 37), 10)
+        with torch.no_grad():
+            for k, p in enumerate(model.parameters()):
+                p.copy_(torch.linspace(-0.2, 0.2, p.numel()).roll(7 * k).reshape(p.shape))
+        fed = fedvls.Federation(data, partition=partition, clients=12, model=model, engine="stacked", device="cpu")
+        found.append(fed.run(method, 2, 2, out=None, local_every=100).weights.tensors())
+    for other in found[1:]:
+        assert all(torch.equal(tensor, other[name]) for name, tensor in found[0].items())
 
 
 def test_augmented_images_are_the_sequential_engines():

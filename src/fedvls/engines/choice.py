@@ -67,14 +67,17 @@ def choose(
 def _fastest(
     network: Network, data: ResidentData, augmentation: Augmentation, job: RoundJob, trial: ClientTask
 ) -> tuple[str, str]:
+    by_hand = lifted_by_hand(network, data.device, data.dtype) is not None
     if is_supported(data):
-        return "parallel", f"on a CPU it is the fastest; {cores()} processes"
+        if by_hand and obstacle(network, job) is None:
+            return "stacked", f"on a CPU the fastest for models with a form written for stacks; {cores()} processes"
+        return "parallel", f"on a CPU the fastest for this model; {cores()} processes"
     if data.device.type != "cuda":
         return "sequential", "the other CPU engine needs fork() and a PyTorch without a GPU"
     reason = obstacle(network, job)
     if reason:
         return "sequential", f"the faster ones cannot train this: {reason}"
-    if lifted_by_hand(network, data.device, data.dtype) is not None:
+    if by_hand:
         return "stacked", "one captured step for the whole cohort: this model has a form written for stacks"
     small = job.recipe.batch_size <= SMALL and not network.has_batch_norm
     if small and why_not_captured(StackedEngine(network, data, augmentation), job, trial) is None:

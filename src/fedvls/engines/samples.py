@@ -44,7 +44,7 @@ class Samples:
             "y": self.data.y_train.index_select(0, torch.cat([task.indices for task in tasks])),
         }
         if needs & {"teacher_logits", "teacher_features"}:
-            logits, features = self._seen_by(job.start, found["x"])
+            logits, features = self._seen_by(job.start, inputs)
             found |= {"teacher_logits": logits}
             if "teacher_features" in needs:
                 found |= {"teacher_features": features}
@@ -68,18 +68,22 @@ class Samples:
         ]
         return torch.cat(parts)
 
-    def _seen_by(self, state: ModelState, x: Tensor) -> tuple[Tensor, Tensor]:
-        see = inference(self.network, state, x.device)
-        logits, features = zip(*(see(part) for part in self._parts(x)), strict=True)
+    def _seen_by(self, state: ModelState, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Logits and features of several clients' samples.
+
+        On a CPU each client's by themselves: products of other heights are rounded differently, and a client's numbers
+        should not depend on who shares its stack. A GPU wants few and large passes.
+        """
+        together = inputs if self.data.device.type == "cpu" else [torch.cat(list(inputs))]
+        parts = [part for x in together for part in torch.split(x, self.data.batch_for_inference(x[0].numel()))]
+        see = inference(self.network, state, parts[0].device)
+        logits, features = zip(*(see(part) for part in parts), strict=True)
         return torch.cat(logits), torch.cat(features)
 
     def _previous(self, job: RoundJob, task: ClientTask, x: Tensor, teacher_features: Tensor) -> Tensor:
         """Features of the model the client ended with last time; at its first participation, of the one it received."""
         before = previous_model(task)
-        return self._seen_by(job.start.updated(before), x)[1] if before else teacher_features
-
-    def _parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        return torch.split(x, self.data.batch_for_inference(x[0].numel()))
+        return self._seen_by(job.start.updated(before), [x])[1] if before else teacher_features
 
 
 def previous_model(task: ClientTask) -> Tensors:

@@ -15,7 +15,7 @@ from ..lift.base import Padding
 from .base import ClientTask, RoundJob
 from .batches import batch_lengths, epoch_batches
 
-ROUNDED = 8
+NARROWEST = 8
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,9 @@ class Minibatches:
     """`[K, S]` int32: real samples of each; 0 where a client has no minibatch."""
     collected: np.ndarray
     """`[K, S]` bool: those of the last epoch, whose features a method may want."""
+    widths: np.ndarray
+    """`[K]` int64: to what a client's minibatches are padded where any may be. Its own samples alone decide it, so
+    that its sums are rounded alike in every stack."""
 
 
 @dataclass(frozen=True)
@@ -76,15 +79,14 @@ def minibatches(
         offset += task.samples
     stride = max((sum(e == epoch for e, _ in own) for own in found for epoch in epochs), default=0)
     steps = stride * len(epochs) if aligned else max(len(own) for own in found)
-    width = max((len(rows) for own in found for _, rows in own), default=0)
-    if padding == "partial":
-        width = max(width, recipe.batch_size)
-    elif padding == "any" and width < recipe.batch_size:
-        width = min(-(-width // ROUNDED) * ROUNDED, recipe.batch_size)  # few widths, so few captured steps
+    longest = [max((len(rows) for _, rows in own), default=0) for own in found]
+    widths = np.maximum([_padded(task.samples, recipe.batch_size) for task in tasks], longest)
+    width = {"any": int(widths.max()), "partial": max(recipe.batch_size, *longest), "none": max(longest)}[padding]
     result = Minibatches(
         np.zeros((len(tasks), steps, width), np.int64),
         np.zeros((len(tasks), steps), np.int32),
         np.zeros((len(tasks), steps), np.bool_),
+        widths,
     )
     for client, own in enumerate(found):
         within, before = 0, None
@@ -99,11 +101,16 @@ def minibatches(
     return result
 
 
+def _padded(samples: int, batch_size: int) -> int:
+    """The batch size, or for a client with less the next power of two: few widths, so few captured steps."""
+    return batch_size if samples >= batch_size else min(batch_size, max(NARROWEST, 1 << (samples - 1).bit_length()))
+
+
 def blocks(batches: Minibatches, batch_size: int, padding: Padding) -> Iterator[Block]:
     """All minibatches in an order that keeps every client's own."""
     lengths = batches.lengths
     if padding == "any":
-        lengths = np.where(lengths > 0, -batches.rows.shape[2], 0)
+        lengths = np.where(lengths > 0, -batches.widths[:, None], 0)
     elif padding == "partial":
         lengths = np.where((lengths > 0) & (lengths < batch_size), -batch_size, lengths)
     steps = lengths.shape[1]  # from here on a negative length is a width with padding

@@ -22,6 +22,7 @@ from .samples import Samples, previous_model, to_device
 from .schedule import Block, Minibatches, blocks, minibatches
 from .statistics import StackStatistics
 
+LINE = 16  # numbers in a cache line, of float32
 SAMPLEWISE = ("teacher_logits", "teacher_features", "previous_features")
 
 
@@ -285,14 +286,19 @@ class _Gradient:
 
 
 def _matrix(like: Mapping[str, Tensor], clients: int) -> tuple[Tensor, Tensors]:
-    """`[K, P]`, and views of it by name, `[K, ...]`."""
+    """`[K, P]`, and views of it by name, `[K, ...]`.
+
+    Rows begin at cache lines, so that no client's sums are rounded differently in another place of the stack.
+    """
     some = next(iter(like.values()))
-    matrix = some.new_zeros(clients, sum(t.numel() for t in like.values()))
+    wide = -(-sum(t.numel() for t in like.values()) // LINE) * LINE
+    matrix = some.new_zeros(clients, wide)
     return matrix, _views(matrix, like)
 
 
 def _views(matrix: Tensor, like: Mapping[str, Tensor]) -> Tensors:
-    parts = torch.split(matrix, [t.numel() for t in like.values()], dim=1)
+    sizes = [t.numel() for t in like.values()]
+    parts = torch.split(matrix[:, : sum(sizes)], sizes, dim=1)
     return {name: part.view(len(matrix), *t.shape) for (name, t), part in zip(like.items(), parts, strict=True)}
 
 
