@@ -1,5 +1,7 @@
 """Losses that must agree because their formulas do."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -61,6 +63,8 @@ def test_fedlmd_with_a_majority_is_not_fedntd(method_of, draw_batch):
         ("fedekd", {"weight": 0.0}),
         ("feddkd", {"weight": 0.0}),
         ("fedvls", {"suppression": "none", "calibration": False, "distillation": False}),
+        ("fedvls-soft", {"suppression": "none", "strength": 0.0, "lam": 0.0}),
+        ("fedvls-soft", {"suppression": "none", "strength": 1.0, "smoothing": 1.0, "lam": 0.0}),
     ],
 )
 def test_neutral_values_give_cross_entropy_where_every_class_is_present(method_of, draw_batch, name, values):
@@ -71,6 +75,43 @@ def test_neutral_values_give_cross_entropy_where_every_class_is_present(method_o
 def test_restricting_nothing_is_cross_entropy_with_vacant_classes_too(method_of, draw_batch):
     batch = draw_batch(COUNTS, 8)
     same(method_of("fedrs", alpha=1.0).loss(**batch), cross_entropy(batch))
+
+
+def test_fedvls_soft_at_its_other_end_is_fedvls(method_of, draw_batch):
+    batch = draw_batch(COUNTS, 8)
+    hard = {"strength": 1.0, "smoothing": 0.0, "trust": "none"}
+    same(method_of("fedvls-soft", **hard).loss(**batch), method_of("fedvls").loss(**batch))
+
+
+def test_vacant_classes_stay_in_the_softened_softmax(method_of, draw_batch):
+    """Smoothing s leaves a vacant class the weight s / C: with p = (.6, .4, 0, 0, 0) and s = 0.5 the weights are
+    (.4, .3, .1, .1, .1), so that equal logits give -log .4 and -log .3."""
+    batch = draw_batch([6, 4, 0, 0, 0], 2, labels=[0, 1]) | {"logits": torch.zeros(2, 5, dtype=torch.float64)}
+    softened = method_of("fedvls-soft", strength=1.0, smoothing=0.5, lam=0.0, suppression="none")
+    assert softened.loss(**batch).item() == pytest.approx(-(math.log(0.4) + math.log(0.3)) / 2, rel=1e-7)
+
+
+def test_a_teacher_counts_as_far_as_it_knows_the_labels(method_of, draw_batch, parts):
+    """A teacher that gives every label probability q weighs q; one that is sure of another class has no say."""
+    batch = draw_batch(COUNTS, 8)
+    plain, trusted = (method_of("fedvls-soft", trust=trust) for trust in ("none", "distillation"))
+    teacher = batch["teacher_logits"]
+    labels = torch.nn.functional.one_hot(batch["labels"], 5).bool()
+    others = teacher.masked_fill(labels, -math.inf).logsumexp(-1, keepdim=True)
+    for probability in (0.9, 0.25, 1e-12):
+        sure = torch.where(labels, others + math.log(probability / (1 - probability)), teacher)
+        given = batch | {"teacher_logits": sure}
+        whole, part = (parts(method, given)["vacant_distillation"].item() for method in (plain, trusted))
+        assert part == pytest.approx(probability * whole, rel=1e-9)
+
+
+def test_the_bounded_suppression_is_never_negative_and_vanishes_with_the_logits(draw_batch, parts, method_of):
+    batch = draw_batch(COUNTS, 8)
+    bounded = method_of("fedvls-soft", suppression="bounded")
+    shifted = [batch | {"logits": batch["logits"] - s} for s in (0, 5, 40)]
+    values = [parts(bounded, one)["logit_suppression"].item() for one in shifted]
+    assert values[0] > values[1] > values[2] >= 0
+    assert values[2] < 1e-12
 
 
 @pytest.mark.parametrize("suppression", ["released", "printed"])

@@ -44,7 +44,7 @@ PAPER = {
 """The paper names no values for FedKD, FedEKD and FedDKD beyond "similar to FedNTD"; its "deco = 4" for FedMR is read
 as 10^-4; FPL's temperature is that of its own program."""
 
-BEYOND = {"scaffold", "feddyn", "fednova", "fedavgm", "fedadam", "ccvr"}
+BEYOND = {"fedvls-soft", "scaffold", "feddyn", "fednova", "fedavgm", "fedadam", "ccvr"}
 """Methods the paper does not compare with."""
 
 PARTS = {

@@ -6,6 +6,7 @@ from .cross_entropy import (
     cross_entropy,
     margin_cross_entropy,
     restricted_cross_entropy,
+    softened_cross_entropy,
 )
 from .decorrelation import intra_class_decorrelation
 from .distillation import (
@@ -42,6 +43,7 @@ __all__ = [
     "prototype_contrast",
     "proximal",
     "restricted_cross_entropy",
+    "softened_cross_entropy",
     "target_distillation",
     "term",
     "vacant_distillation",

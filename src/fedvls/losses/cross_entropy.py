@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .masking import exclude
 from .term import FLOOR, LossInputs, Term, full_precision, term
+from .trust import trust_in_teacher
 
 
 def _negative_log_likelihood(inputs: LossInputs, logits: Tensor) -> Tensor:
@@ -45,6 +46,26 @@ def calibrated_cross_entropy(floor: float = FLOOR) -> Term:
         present = ~client.vacant.unsqueeze(-2)
         log_prior = torch.where(present, prior, 1.0).log()
         return _negative_log_likelihood(inputs, exclude(logits + log_prior, present))
+
+    return value
+
+
+def softened_cross_entropy(strength: float, smoothing: float, trusted: bool = False) -> Term:
+    """CE(z + a_i * log p', y), p' = (1 - smoothing) p + smoothing / C: a calibration between none and L_cal's.
+
+    a_i = strength, and with `trusted` times the probability the teacher gives sample i's label. strength = 0 and
+    smoothing = 1 are plain cross-entropy; strength = 1 and smoothing -> 0 is L_cal. A vacant class stays in the softmax
+    with the weight smoothing / C: clients without a class still learn that their samples are not of it.
+    """
+
+    @term("softened_cross_entropy", *(["teacher_logits"] if trusted else []))
+    def value(inputs: LossInputs) -> Tensor:
+        logits = full_precision(inputs.logits)
+        prior = inputs.client.prior.to(logits.dtype).unsqueeze(-2)
+        shift = strength * ((1 - smoothing) * prior + smoothing / logits.shape[-1] + FLOOR).log()
+        if trusted:
+            shift = shift * trust_in_teacher(inputs).unsqueeze(-1)
+        return _negative_log_likelihood(inputs, logits + shift)
 
     return value
 

@@ -13,15 +13,20 @@ from torch import Tensor
 
 from .masking import divergence_over, exclude
 from .term import LossInputs, Term, full_precision, term
+from .trust import trust_in_teacher
 
 
-def _distillation(name: str, classes: Callable[[LossInputs], tuple[Tensor, Tensor]], temperature: float) -> Term:
+def _distillation(
+    name: str, classes: Callable[[LossInputs], tuple[Tensor, Tensor]], temperature: float, trusted: bool = False
+) -> Term:
     """KL over (teacher classes, student classes), each broadcastable to `[..., B, C]`."""
 
     @term(name, "teacher_logits")
     def value(inputs: LossInputs) -> Tensor:
         student, teacher = _student_and_teacher(inputs, temperature)
         divergence = divergence_over(teacher, student, *classes(inputs))
+        if trusted:
+            divergence = divergence * trust_in_teacher(inputs)
         return temperature**2 * inputs.over_batch(divergence)
 
     return value
@@ -32,18 +37,19 @@ def _student_and_teacher(inputs: LossInputs, temperature: float) -> tuple[Tensor
     return full_precision(inputs.logits) / temperature, teacher / temperature
 
 
-def vacant_distillation(temperature: float = 1.0) -> Term:
+def vacant_distillation(temperature: float = 1.0, trusted: bool = False) -> Term:
     """L_dis = mean_i KL(softmax_V(t_i) || softmax_V(z_i)), V the vacant classes  (FedVLS eq. 3).
 
     The printed equation has the opposite sign, which disagreement would minimise; the released program uses this one.
-    Exactly 0 with fewer than two vacant classes.
+    Exactly 0 with fewer than two vacant classes. `trusted`: each sample counts with the probability the teacher gives
+    its label (not in the paper).
     """
 
     def classes(inputs: LossInputs) -> tuple[Tensor, Tensor]:
         vacant = inputs.client.vacant.unsqueeze(-2)
         return vacant, vacant
 
-    return _distillation("vacant_distillation", classes, temperature)
+    return _distillation("vacant_distillation", classes, temperature, trusted)
 
 
 def existing_distillation(temperature: float = 1.0) -> Term:

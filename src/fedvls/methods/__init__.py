@@ -20,6 +20,7 @@ from .fedprox import fedprox
 from .fedrs import fedrs
 from .fedsam import fedsam
 from .fedvls import fedvls
+from .fedvls_soft import fedvls_soft
 from .fpl import fpl, fpl_fedvls
 from .mofedsam import mofedsam
 from .moon import moon
@@ -48,6 +49,7 @@ __all__ = [
     "fedvls",
     "fedvls_fedexp",
     "fedvls_fedsam",
+    "fedvls_soft",
     "fpl",
     "fpl_fedvls",
     "mofedsam",

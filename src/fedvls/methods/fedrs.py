@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from ..errors import UsageError
 from ..losses import restricted_cross_entropy
 from ..method import Method, register
+from ._checks import in_unit_interval
 
 
 @register("fedrs", title="FedRS", venue="KDD 2021")
@@ -16,6 +16,5 @@ def fedrs(alpha: float = 0.7, scale: Literal["hard", "soft"] = "hard") -> Method
     Deviation: the scale multiplies whole logits, bias included; the original's code scales softly by n_c / max n
     (`scale="soft"`) and has no bias.
     """
-    if not 0 <= alpha <= 1:
-        raise UsageError(f"fedrs: alpha = {alpha} must lie in 0..1")
+    in_unit_interval("fedrs", alpha=alpha)
     return Method(objective=restricted_cross_entropy(alpha, scale))

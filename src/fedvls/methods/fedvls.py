@@ -2,7 +2,6 @@
 
 import warnings
 
-from ..errors import UsageError
 from ..losses import (
     Suppression,
     calibrated_cross_entropy,
@@ -11,6 +10,7 @@ from ..losses import (
     vacant_distillation,
 )
 from ..method import Method, register
+from ._checks import not_negative
 
 RELEASED_WEIGHT, PRINTED_WEIGHT = 0.005, 1.0
 
@@ -36,10 +36,7 @@ def fedvls(
     - L_cal adds 1e-9 to the prior, as released; suppression="printed" uses the prior itself.
     - Weight decay is the recipe's, as the paper says; the authors' program sets it to 0 for this method alone.
     """
-    if lam < 0:
-        raise UsageError(f"fedvls: lam = {lam} must be >= 0")
-    if logit_weight is not None and logit_weight < 0:
-        raise UsageError(f"fedvls: logit_weight = {logit_weight} must be >= 0")
+    not_negative("fedvls", lam=lam, logit_weight=logit_weight or 0.0)
     if suppression == "printed":
         warnings.warn(
             "fedvls: the printed suppression term is unbounded below; logits drift to minus infinity and the model "
