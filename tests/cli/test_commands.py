@@ -179,7 +179,8 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_resume(tmp_path):
     arguments = ["run", "--dataset", "digits", "--rounds", 500, "--epochs", 2, "--device", "cpu", "--out", "r"]
     process = start_command(*arguments, cwd=tmp_path, stderr=subprocess.PIPE)
     log, deadline = tmp_path / "r" / "metrics.jsonl", time.monotonic() + 60
-    while not (log.exists() and log.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
+    # The fourth line of the log says that the third round is over: its checkpoint is written after its line.
+    while not (log.exists() and log.read_bytes().count(b"\n") >= 4) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
