@@ -133,6 +133,19 @@ def test_partition_shows_counts_vacancy_and_draws_a_heat_map(tmp_path):
     assert sum(told["sizes"]) == sum(map(sum, told["counts"]))
 
 
+def test_partition_lists_the_first_of_many_clients_and_all_on_request(tmp_path):
+    """The digits have 1,437 training samples: 60 clients can have 10 each with a mild skew."""
+    arguments = ["partition", "--dataset", "digits", "--beta", "5", "--clients", "60"]
+    short, whole = (run_command(*arguments, *more, cwd=tmp_path, check=True).stdout for more in ([], ["--all"]))
+    rows = [re.findall(r"^ +(\d+) ", text, re.MULTILINE) for text in (short, whole)]
+    assert rows == [[str(client) for client in range(clients)] for clients in (10, 60)]
+    assert "the first 10 of 60 clients; --all and --json show every one\n" in short
+    assert "the first" not in whole
+    assert short.splitlines()[-1] == whole.splitlines()[-1]  # the summary is of all of them
+    told = json.loads(run_command(*arguments, "--json", cwd=tmp_path, check=True).stdout)
+    assert len(told["counts"]) == 60
+
+
 @pytest.mark.parametrize(
     ("kind", "some"),
     [
@@ -166,7 +179,8 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_resume(tmp_path):
     arguments = ["run", "--dataset", "digits", "--rounds", 500, "--epochs", 2, "--device", "cpu", "--out", "r"]
     process = start_command(*arguments, cwd=tmp_path, stderr=subprocess.PIPE)
     log, deadline = tmp_path / "r" / "metrics.jsonl", time.monotonic() + 60
-    while not (log.exists() and log.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
+    # The fourth line of the log says that the third round is over: its checkpoint is written after its line.
+    while not (log.exists() and log.read_bytes().count(b"\n") >= 4) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -13,13 +15,16 @@ from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.task_identity import TaskIdentity
 from safetensors.torch import load_file
+from support import small_data
 from torch import Tensor
 
 import fedvls
+from fedvls.flower import client_app, server_app
 from fedvls.runs.store import RunDirectory
 
 Change = Callable[[int, Message], Message]
 FIRST = 100  # node ids are not site numbers
+DIAGNOSES = ("angina", "asthma", "fracture", "sepsis", "stroke")
 
 
 class Loopback(Grid):
@@ -81,6 +86,13 @@ def identify(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(TaskIdentity, f"_{name}", 1)
 
 
+def silence(patch: pytest.MonkeyPatch, home: Path) -> None:
+    """Flower's switches: no telemetry, no update check, a home of its own."""
+    patch.setenv("FLWR_TELEMETRY_ENABLED", "0")
+    patch.setenv("FLWR_DISABLE_UPDATE_CHECK", "1")
+    patch.setenv("FLWR_HOME", str(home))
+
+
 def wire(message: Message) -> Message:
     """The message as it is after it went through Flower's serialisation."""
     return message_from_proto(message_to_proto(message))
@@ -116,13 +128,47 @@ def deploy(server: ServerApp, grid: Loopback) -> RunDirectory:
     return RunDirectory(Path(grid.run_config["server.run_dir"]))
 
 
+def hospitals(folder: Path) -> RunDirectory:
+    """Three rounds at three sites whose data only they have: site k lacks class k, and site 1 is away in round 2."""
+    data = dataclasses.replace(small_data(), class_names=DIAGNOSES)
+
+    def own(node: Mapping[str, Any]) -> fedvls.FederatedData:
+        there = np.flatnonzero(data.y_train != node["site"])
+        return dataclasses.replace(data, x_train=data.x_train[there], y_train=data.y_train[there])
+
+    config = {
+        "clients": 3,
+        "rounds": 3,
+        "epochs": 1,
+        "batch_size": 8,
+        "model.name": "mlp",
+        "sites.sample_shape": "1,4,4",
+        "sites.class_names": ",".join(DIAGNOSES),
+        "server.run_dir": str(folder / "hospitals"),
+        "device": "cpu",
+    }
+    grid = Loopback(client_app(data=own), node_configs(3, folder), config)
+
+    def leave(site: int, reply: Message) -> Message:
+        grid.lost = {1} if len(grid.up) == 6 else set()  # a round is three updates and three evaluations
+        return reply
+
+    grid.change = leave
+    with pytest.MonkeyPatch.context() as patch:
+        silence(patch, folder / "flwr")
+        identify(patch)
+        return deploy(server_app(), grid)
+
+
 def final_weights(run: Path) -> dict[str, Tensor]:
     """The model of the newest checkpoint."""
     newest = sorted((run / "checkpoint").glob("*.safetensors"))[-1]
     return {k.removeprefix("model/"): t for k, t in load_file(newest).items() if k.startswith("model/")}
 
 
-def simulated(run_config: dict[str, Any], method: Any = None, model: Any = None, **choices: Any) -> fedvls.Result:
+def simulated(
+    run_config: dict[str, Any], method: Any = None, model: Any = None, out: Path | None = None, **choices: Any
+) -> fedvls.Result:
     """The same federation in the simulator, on the reference engine."""
     federation = fedvls.Federation(
         "digits",
@@ -139,6 +185,6 @@ def simulated(run_config: dict[str, Any], method: Any = None, model: Any = None,
         epochs=run_config["epochs"],
         batch_size=run_config["batch_size"],
         participation=run_config.get("participation", 1.0),
-        out=None,
+        out=out,
         **choices,
     )

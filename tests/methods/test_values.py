@@ -72,6 +72,14 @@ def test_a_value_of_the_wrong_kind_is_named_with_what_is_allowed(message, method
         ("fedkd", {"weight": -1}, "fedkd: weight = -1.0 must be >= 0"),
         ("fedekd", {"temperature": -2}, "fedekd: temperature = -2.0 must be > 0"),
         ("feddkd", {"alpha": -1}, "feddkd: alpha = -1.0 must be >= 0"),
+        ("fedgf", {"c_o": -1}, "fedgf: c_o = -1.0 must be >= 0"),
+        ("fedgf", {"window": 0}, "fedgf: window = 0 must be >= 1"),
+        ("fedgf", {"c_o": 2}, "fedgf: c_o = 2.0 is the mixing weight unless c_mode is adaptive: at most 1"),
+        ("feddyn", {"alpha": 0}, "feddyn: alpha = 0.0 must be > 0"),
+        ("fedavgm", {"beta": 1}, "fedavgm: beta = 1.0 must be in [0, 1)"),
+        ("fedavgm", {"server_lr": 0}, "fedavgm: server_lr = 0.0 must be > 0"),
+        ("fedadam", {"server_lr": -1}, "fedadam: server_lr = -1.0 must be > 0"),
+        ("fedadam", {"tau": 0}, "fedadam: tau = 0.0 must be > 0"),
     ],
 )
 def test_a_value_out_of_range_is_named_with_its_range(message, method, values, expected):

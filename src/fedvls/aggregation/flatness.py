@@ -43,7 +43,7 @@ def flatness_mean(
         if adaptive and now.min() == 1 and (from_the_start or full_again):
             log.warning(
                 "flatness-mean: the divergence exceeded threshold %g in each of the last %d rounds, so c = 1 and local "
-                "gradients are all taken at one point; raise the threshold or use mode=fixed",
+                "gradients are all taken at one point; raise the threshold (fedgf's c_o) or fix c (c_mode=fixed)",
                 threshold,
                 len(now),
             )

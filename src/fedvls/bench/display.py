@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from ..bars import progress_bars
 from .report import Report, WorkloadFacts
 from .rows import Row, ratio
 from .run import Watcher
@@ -30,8 +31,8 @@ UNSTEADY_NOTE = (
 class Display(Watcher):
     """A bar with row, rate and time left on a terminal; a line per row elsewhere."""
 
-    def __init__(self, console: Console, progress: Progress) -> None:
-        self._console, self._progress = console, progress
+    def __init__(self, progress: Progress) -> None:
+        self._console, self._progress = progress.console, progress
         self._task = progress.add_task("preparing", total=None, rate="")
         self._left = 0
         self._rows = 0
@@ -72,20 +73,9 @@ class Display(Watcher):
 @contextmanager
 def display() -> Iterator[Display]:
     """Progress on standard error for the duration of a benchmark."""
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed:.0f}/{task.total} rounds"),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    ) as progress:
-        yield Display(console, progress)
+    columns = ("{task.completed:.0f}/{task.total} rounds", "{task.fields[rate]}")
+    with progress_bars(*columns, transient=True) as progress:
+        yield Display(progress)
 
 
 def print_report(report: Report, console: Console | None = None) -> None:

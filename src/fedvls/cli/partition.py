@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from ..partition import Split
 
 
+# More clients than this are not listed without being asked for: the first few and the summary say more.
+ROWS, FIRST = 50, 10
+
+
 def add_to(app: typer.Typer) -> None:
     app.command(epilog="Example: fedvls partition --dataset digits --beta 0.05 --seed 1 --plot partition.png")(
         partition
@@ -29,6 +33,7 @@ def partition(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a heat map (png, svg, pdf).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print sizes, counts, vacant classes and fingerprint.")] = False,
+    all: Annotated[bool, typer.Option("--all", help=f"A row for every client, also for more than {ROWS}.")] = False,
 ) -> None:
     """Show how a partition shares the labels: client x class counts, vacant cells visible."""
     from ..data import load_dataset
@@ -49,7 +54,7 @@ def partition(
     if json:
         typer.echo(to_json({"data": data.name, "partition": {**chosen.spec, "seed": seed}, **split.summary()}))
     else:
-        _print(split, data.class_names)
+        _print(split, data.class_names, split.clients if all or split.clients <= ROWS else FIRST)
     if plot:
         shown = ", ".join(f"{k} {v}" for k, v in chosen.values.items() if k == "beta" or k in values)
         title = (
@@ -58,7 +63,7 @@ def partition(
         typer.echo(f"figure: {partition_heat_map(split, data.class_names, title, plot)}", err=True)
 
 
-def _print(split: Split, class_names: tuple[str, ...]) -> None:
+def _print(split: Split, class_names: tuple[str, ...], rows: int) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -68,10 +73,13 @@ def _print(split: Split, class_names: tuple[str, ...]) -> None:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for head in ("client", *class_names, "total", "vacant"):
         table.add_column(head, justify="right", no_wrap=True)
-    for client in range(split.clients):
+    for client in range(rows):
         counts = [str(n) if n else "·" for n in split.counts[client].tolist()]
         table.add_row(str(client), *counts, str(split.sizes[client]), str(int(split.vacant[client].sum())))
     console.print(table)
+    if rows < split.clients:
+        told = f"the first {rows} of {split.clients:,} clients; --all and --json show every one"
+        console.print(told, highlight=False)
     sizes = split.sizes
     console.print(
         f"{split.vacant_per_client:.1f} of {split.classes} classes vacant per client; "

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 
+from ..bars import progress_bars
 from ..callbacks import Callback
 
 
@@ -34,20 +33,6 @@ class Bar(Callback):
         )
 
 
-@contextmanager
-def progress_display() -> Iterator[Progress]:
-    """Bars on standard error; nothing at all when that is not a terminal."""
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("round {task.completed:.0f}/{task.total}"),
-        TextColumn("{task.fields[accuracy]}"),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    ) as progress:
-        yield progress
+def progress_display() -> AbstractContextManager[Progress]:
+    """The bars that `Bar` feeds."""
+    return progress_bars("round {task.completed:.0f}/{task.total}", "{task.fields[accuracy]}", "{task.fields[rate]}")

@@ -79,6 +79,8 @@ def _show_confusion(run: RunDirectory, client: int, form: str) -> None:
         for label, row in enumerate(matrix):
             typer.echo(f"{label:>4} " + "".join(f"{v or '·':>{width}}" for v in row))
         return
+    if "deployment" in run.header():
+        raise RunError(f"{run.path}: no confusion matrix in a deployment: the sites send none")
     raise RunError(
         f"{run.path} has no confusion matrix of client {client}; record it with: fedvls run --confusion {client}"
     )

@@ -160,7 +160,8 @@ class Deployment:
     def _header(self, start: ModelState) -> dict[str, Any]:
         """As the simulator's; what only the sites know is null or empty."""
         plan = self.plan
-        about = self.data.describe() if self.data else {"name": plan.config.data["name"], "fingerprint": None}
+        unseen = {"name": plan.config.data["name"], "class_names": list(plan.sites.names), "fingerprint": None}
+        about = self.data.describe() if self.data else unseen
         data = {**about, "classes": self.classes, "sample_shape": list(self.shape), "train_samples": None}
         partition = {
             **plan.config.partition,

@@ -5,6 +5,7 @@ from ..exchange import dynamic_gradient
 from ..losses import cross_entropy, proximal
 from ..method import Method, register
 from ..steps import dynamic
+from ._checks import above
 
 
 @register("feddyn", title="FedDyn", venue="ICLR 2021")
@@ -15,6 +16,7 @@ def feddyn(alpha: float = 0.01) -> Method:
     Server: h <- h - alpha/N sum_i (w_i - w);  w <- equally weighted mean of the models - h/alpha, as published.
     alpha: 0.01 and 0.1 in the original.
     """
+    above("feddyn", 0, alpha=alpha)
     return Method(
         objective=cross_entropy() + alpha * proximal(),
         step=dynamic(),

@@ -3,10 +3,12 @@
 from typing import Literal
 
 from ..aggregation import flatness_mean
+from ..errors import UsageError
 from ..exchange import Exchange
 from ..losses import cross_entropy
 from ..method import Method, register
 from ..steps import flatness
+from ._checks import at_least
 
 
 @register("fedgf", title="FedGF", venue="ICML 2024")
@@ -22,6 +24,10 @@ def fedgf(
     Deviations: trainable parameters only in distances and perturbations; BatchNorm statistics move in the first pass
     only. "auto" exists because the distance is absolute: with many local steps c would soon be 1.
     """
+    at_least("fedgf", 0, rho=rho, c_o=c_o)
+    at_least("fedgf", 1, window=window)
+    if c_mode != "adaptive" and c_o > 1:
+        raise UsageError(f"fedgf: c_o = {c_o} is the mixing weight unless c_mode is adaptive: at most 1")
     return Method(
         objective=cross_entropy(),
         step=flatness(rho),

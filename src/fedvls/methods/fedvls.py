@@ -10,7 +10,7 @@ from ..losses import (
     vacant_distillation,
 )
 from ..method import Method, register
-from ._checks import not_negative
+from ._checks import at_least
 
 RELEASED_WEIGHT, PRINTED_WEIGHT = 0.005, 1.0
 
@@ -36,7 +36,7 @@ def fedvls(
     - L_cal adds 1e-9 to the prior, as released; suppression="printed" uses the prior itself.
     - Weight decay is the recipe's, as the paper says; the authors' program sets it to 0 for this method alone.
     """
-    not_negative("fedvls", lam=lam, logit_weight=logit_weight or 0.0)
+    at_least("fedvls", 0, lam=lam, logit_weight=logit_weight or 0.0)
     if suppression == "printed":
         warnings.warn(
             "fedvls: the printed suppression term is unbounded below; logits drift to minus infinity and the model "

@@ -4,7 +4,7 @@ from typing import Literal
 
 from ..losses import logit_suppression, softened_cross_entropy, vacant_distillation
 from ..method import Method, register
-from ._checks import in_unit_interval, not_negative
+from ._checks import at_least, in_unit_interval
 from .fedvls import RELEASED_WEIGHT
 
 
@@ -25,7 +25,7 @@ def fedvls_soft(
     their label, so that a teacher that knows nothing yet, or nothing of this client's data, has no say.
     suppression = bounded is the printed term with log(1 + x) for log(x). Nothing beyond weights is exchanged.
     """
-    not_negative("fedvls-soft", lam=lam, logit_weight=logit_weight)
+    at_least("fedvls-soft", 0, lam=lam, logit_weight=logit_weight)
     in_unit_interval("fedvls-soft", strength=strength, smoothing=smoothing)
     objective = softened_cross_entropy(strength, smoothing, trusted=trust in ("calibration", "both"))
     total = objective + lam * vacant_distillation(trusted=trust in ("distillation", "both"))

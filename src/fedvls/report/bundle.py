@@ -19,7 +19,8 @@ from ..groups import GROUPS, mean_per_class
 from ..runs.config import FREE, RunConfig
 from ..runs.scores import scores
 from ..runs.store import Record, RunDirectory
-from .labels import distinct, method_label, setting_label
+from .labels import distinct, method_label
+from .tables import setting_label
 
 Bundle = dict[str, Any]
 CLASSWISE_KEPT = 8
@@ -39,7 +40,7 @@ def collect(runs: Sequence[RunDirectory]) -> Bundle:
         config, header = run.config(), run.header()
         plain = config.to_mapping()
         method = methods.of(plain["method"])
-        setting = settings.of({k: v for k, v in plain.items() if k not in NOT_SETTING})
+        setting = settings.of({k: _given(v) for k, v in plain.items() if k not in NOT_SETTING})
         held = header["partition"]
         counts = np.asarray(held["counts"])
         class_names = header["data"].get("class_names") or [str(c) for c in range(held["classes"])]
@@ -92,6 +93,8 @@ def _measured(records: Sequence[Record], timings: Sequence[Record], counts: np.n
     for part in ("domains", "server"):
         keys = dict.fromkeys(key for r in records for key in r.get(part, {}))
         curves |= {f"{part}.{key}": [r.get(part, {}).get(key) for r in records] for key in keys}
+    if any("sites" in r for r in records):  # a deployment whose sites evaluate
+        curves["sites.accuracy"] = [r.get("sites", {}).get("accuracy") for r in records]
     local = [r for r in records if "local" in r]
     kept = _thinned([r["round"] for r in local], CLASSWISE_KEPT)
     confusion: Record = {}
@@ -105,6 +108,11 @@ def _measured(records: Sequence[Record], timings: Sequence[Record], counts: np.n
         **scores(curves["accuracy"]),
         "per_class": records[-1]["per_class"],
         "left_out": sum(len(r["left_out"]) for r in records),
+        "refused": [
+            {"round": r["round"], "who": who, "reason": reason}
+            for r in records
+            for who, reason in r.get("refused", {}).items()
+        ],
         "local": [_effect(r, counts, r["round"] in kept) for r in local],
         "confusion": confusion,
         "seconds": [t["seconds"] for t in timings],
@@ -132,6 +140,11 @@ def _thinned(rounds: Sequence[int], most: int) -> set[int]:
     if len(rounds) <= most:
         return set(rounds)
     return {rounds[round(k * (len(rounds) - 1) / (most - 1))] for k in range(most)}
+
+
+def _given(value: Any) -> Any:
+    """A section without its nulls: they say what a missing key says."""
+    return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
 def _planned(config: RunConfig, records: Sequence[Record], complete: bool) -> int:

@@ -19,11 +19,6 @@ def method_label(section: Mapping[str, Any]) -> str:
     return f"{title} {values}".rstrip()
 
 
-def setting_label(setting: Mapping[str, Any]) -> str:
-    """`digits, dirichlet(beta=0.05), 10 clients`."""
-    return f"{short_name(setting['data'])}, {short_name(setting['partition'])}, {setting['clients']} clients"
-
-
 def distinct(labels: Sequence[str], values: Sequence[Mapping[str, Any]]) -> list[str]:
     """The labels; those that several values share get the keys in which the values differ."""
     shared = {label for label, times in Counter(labels).items() if times > 1}

@@ -6,11 +6,12 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import unknown
+from ..runs.config import AT_SITES
 from ..runs.files import to_json
 from ..runs.imports import import_files
 from ..runs.scores import scores
@@ -79,7 +80,7 @@ def _row(members: list[tuple[RunDirectory, list[float]]]) -> Row:
     measured = [scores(curve) for _, curve in members]
     return Row(
         method=short_name(first.method),
-        setting=f"{short_name(first.data)}, {short_name(first.partition)}, {first.clients} clients",
+        setting=setting_label(first.to_mapping()),
         rounds=max(len(curve) for _, curve in members),
         seeds=[run.config().seed for run, _ in members],
         scores={score: [float(m[score]) for m in measured] for score in SCORES},
@@ -92,6 +93,13 @@ def _row(members: list[tuple[RunDirectory, list[float]]]) -> Row:
 def _mean_known(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def setting_label(setting: Mapping[str, Any]) -> str:
+    """`digits, dirichlet(beta=0.05), 10 clients`, or `data at 3 sites`."""
+    if setting["data"]["name"] == AT_SITES:
+        return f"data at {setting['clients']} sites"
+    return f"{short_name(setting['data'])}, {short_name(setting['partition'])}, {setting['clients']} clients"
 
 
 def short_name(section: dict[str, Any]) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import RunError
 from .files import SCREEN, save, style
-from .view import Group, Run, View, band_of
+from .view import Group, Run, View, band_of, is_deployed
 
 Points = Callable[[Run], Sequence[tuple[int, float]]]
 
@@ -62,6 +63,10 @@ def curves_figure(plots: Any, view: View, width: float) -> Any:
 
 def drift_figure(plots: Any, view: View, width: float) -> Any:
     """Drift diversity over rounds."""
+    runs = [run for group in view.groups for run in group.runs]
+    if not any(map(drift_points, runs)):
+        why = "it is measured in simulated runs only" if all(map(is_deployed, runs)) else "see local_every"
+        raise RunError(f"no round of these runs has a drift diversity: {why}")
     figure = _figure(plots, view, width, drift_points, "drift diversity")
     axes = figure.axes[0]
     axes.set_ylim(0, np.ceil(axes.get_ylim()[1] * 10) / 10)

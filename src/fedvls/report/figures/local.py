@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import RunError
 from ...groups import GROUPS, mean_per_class
 from .files import SCREEN, save, style
-from .view import Group, View, clipped, mean_known
+from .view import Group, View, clipped, is_deployed, mean_known
 
 BEFORE = "#b8b8b8"
 COLOURS = {"vacant": "#d55e00", "minority": "#0072b2", "majority": "#009e73"}
@@ -131,6 +131,8 @@ def groups_figure(plots: Any, view: View, width: float) -> Any:
 def _mean_effect(group: Group) -> Effect:
     """The last evaluated round, mean over seeds."""
     last = [run["local"][-1] for run in group.runs if run["local"]]
+    if not last and all(map(is_deployed, group.runs)):
+        raise RunError(f"{group.label} is a deployment: the accuracy of local models per class stays at the sites")
     if not last:
         raise RunError(f"{group.label} has no round in which its clients were evaluated (see local_every)")
     classes = {

@@ -53,9 +53,10 @@ class View:
     client: str | None = None
 
     def partition(self) -> dict[str, Any]:
-        """The partition of the seed shown."""
-        run = next(run for group in self.groups for run in group.runs if run["seed"] == self.seed)
-        return self.partitions[run["partition"]]
+        """The partition of the seed shown; of a simulated and a deployed run, the one whose counts are known."""
+        runs = [run for group in self.groups for run in group.runs if run["seed"] == self.seed]
+        held = [self.partitions[run["partition"]] for run in runs]
+        return next((one for one in held if one["counts"]), held[0])
 
     def confusion(self) -> tuple[str, list[tuple[Group, Run]]]:
         """The client, and the runs of the seed shown that recorded its matrix."""
@@ -65,6 +66,8 @@ class View:
         clients = sorted({client for _, run in found for client in run["confusion"]}, key=int)
         client = self.client if self.client is not None else next(iter(clients), None)
         found = [(group, run) for group, run in found if client in run["confusion"]]
+        if not clients and all(is_deployed(run) for group in self.groups for run in group.runs):
+            raise RunError("no confusion matrix in a deployment: the sites send none")
         if client is None or not found:
             who = "any client" if client is None else f"client {client}"
             recorded = f"; recorded: {', '.join(clients)}" if clients else ""
@@ -95,6 +98,11 @@ def view_of(bundle: Bundle, setting: int | None = None, seed: int | None = None,
         raise UsageError(f"--seed {seed}: these runs have {', '.join(map(str, seeds))}")
     chosen = seeds[0] if seed is None else seed
     return View(names[setting - 1], groups, bundle["partitions"], chosen, None if client is None else str(client))
+
+
+def is_deployed(run: Run) -> bool:
+    """Whether the run's clients are real sites, which keep what they know of their classes."""
+    return "deployment" in run["header"]
 
 
 def clipped(text: str, most: int = 24) -> str:

@@ -3,7 +3,7 @@ section("confusion", "Confusion of one client", [
   "Rows are the true class, columns what the client's model says after its own training, in percent of the row. A row marked ∅ is vacant at this client: ",
   "its mass moves to the columns of classes the client has. The diagonal is what it gets right."], (host) => {
   const clients = [...new Set(shownRuns().flatMap((run) => Object.keys(run.confusion)))].sort((a, b) => a - b);
-  if (!clients.length) return host.replaceChildren(node("p", { class: "note" }, "Not recorded in these runs. Ask for client 0 with: ", node("code", {}, "fedvls run --confusion 0")));
+  if (!clients.length) return host.replaceChildren(missingNote("the sites send no confusion matrices.", ["Not recorded in these runs. Ask for client 0 with: ", node("code", {}, "fedvls run --confusion 0")]));
   const client = clients.includes(state.client) ? state.client : clients[0], { all, chosen } = seeds();
   const matrices = node("div", { class: "panels" });
   host.replaceChildren(

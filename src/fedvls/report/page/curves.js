@@ -1,7 +1,7 @@
 // Section: convergence curves, and the helper that turns a group's runs into a line with a band.
-const metricNames = { accuracy: "test accuracy, %", loss: "test loss", train_loss: "training loss" };
+const metricNames = { accuracy: "test accuracy, %", loss: "test loss", train_loss: "training loss", "sites.accuracy": "accuracy at the sites, %" };
 const metricName = (key) => metricNames[key] || (key.startsWith("domains.") ? `accuracy on ${key.slice(8)}, %` : key);
-const isShare = (key) => key === "accuracy" || key.startsWith("domains.");
+const isShare = (key) => key === "accuracy" || key === "sites.accuracy" || key.startsWith("domains.");
 
 // One line from several seeds. values(run) gives [[x, y]]; a round counts the seeds that reached it.
 function lineOf(group, values, end) {
@@ -47,13 +47,14 @@ section("curves", "Convergence", [
     return state.axis === "time" ? overTime(line, group) : line;
   });
   const chart = node("div", { class: "chart", id: "curves-chart" });
+  const judges = [...new Set(shown.flatMap((group) => group.runs).filter(isDeployed).map((run) => run.header.deployment.evaluated_on))];
   host.replaceChildren(chips(),
     node("div", { class: "controls" },
       select("Measure", keys.map(metricName), Math.max(0, keys.indexOf(state.metric)), (place) => choose({ metric: keys[place] })),
       segments("Number", { last: "last", best: "best", mean_last_five: "mean of last 5" }, state.score, (score) => choose({ score })),
       segments("Seeds", { range: "min–max", deviation: "± std", seeds: "each" }, state.band, (band) => choose({ band })),
       segments("Over", { round: "rounds", time: "seconds" }, state.axis, (axis) => choose({ axis }))),
-    chart);
+    chart, ...judges.map((judge) => node("p", { class: "note" }, `A deployment, evaluated on ${judge}.`)));
   lineChart(chart, {
     says: `${metricName(state.metric)} over rounds. ` + shown.map((group, k) => `${group.label}: ${series[k].end}`).join("; "),
     series, xTitle: state.axis === "time" ? "seconds" : "round", yTitle: metricName(state.metric), format, wholeX: state.axis !== "time",

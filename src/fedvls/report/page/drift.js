@@ -7,6 +7,7 @@ section("drift", "Drift", [
     const line = lineOf(group, (run) => run.local.filter((one) => one.drift !== null).map((one) => [one.round, one.drift]), "");
     return { ...line, end: line.points.length ? short(line.points.at(-1)[1]) : "" };
   });
+  if (series.every((one) => !one.points.length)) return host.replaceChildren(missingNote("drift is measured in simulated runs only.", "None of the runs shown has measured it yet (see local_every)."));
   host.replaceChildren(chart);
   lineChart(chart, { says: "Drift diversity over rounds. " + shown.map((group, k) => `${group.label}: ${series[k].end}`).join("; "), series, xTitle: "round", yTitle: "drift diversity", format: (v) => short(v), fromZero: true });
 });

@@ -14,7 +14,7 @@ const explained = (key) => Object.entries(terms).find(([start]) => key === start
 
 function flat(value, prefix = "") {
   return Object.entries(value).flatMap(([key, inner]) => (inner && typeof inner === "object" && !Array.isArray(inner)
-    ? flat(inner, `${prefix}${key}.`) : [[prefix + key, Array.isArray(inner) ? JSON.stringify(inner) : String(inner)]]));
+    ? flat(inner, `${prefix}${key}.`) : [[prefix + key, Array.isArray(inner) ? JSON.stringify(inner) : String(inner ?? "–")]]));
 }
 
 section("choices", "Hidden choices", [

@@ -13,7 +13,7 @@ section("local", "What local training does", [
   node("dfn", {}, "after"), " it (filled), by what a class is to the client: ", node("dfn", {}, "vacant"), ", ", node("dfn", {}, "minority"), " or ",
   node("dfn", {}, "majority"), ". A long way to the left means forgetting."], (host) => {
   const { all, chosen } = localRound();
-  if (!all.length) return host.replaceChildren(node("p", { class: "note" }, "None of the runs shown has evaluated its clients yet (see local_every)."));
+  if (!all.length) return host.replaceChildren(missingNote("what local training does to each class stays at the sites.", "None of the runs shown has evaluated its clients yet (see local_every)."));
   const summary = node("div", { class: "panels three" }), classes = node("div", { class: "panels compact" });
   host.replaceChildren(
     node("div", { class: "controls" }, select("Round", all, all.indexOf(chosen), (place) => choose({ round: all[place] }))),

@@ -6,11 +6,14 @@ function describe() {
   }
   const methods = data.methods.length, all = new Set(data.runs.map((run) => run.seed)).size, open = data.runs.filter((run) => !run.complete).length;
   const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
-  const vacant = mean(data.runs.map((run) => data.partitions[run.partition].vacant_per_client));
-  const lacking = vacant === null ? "only the sites know which classes they lack" : `${vacant.toFixed(1)} vacant classes per client`;
+  const each = data.runs.map((run) => data.partitions[run.partition].vacant_per_client), vacant = mean(each);
+  const lacking = vacant === null ? "only the sites know which classes they lack"
+    : `${vacant.toFixed(1)} vacant classes per client${each.includes(null) ? " where they are simulated" : ""}`;
+  const refused = sum(data.runs.map((run) => run.refused.length));
   document.getElementById("summary").textContent = `${count(methods, "method")}, ${count(all, "seed")}, ${count(data.runs.length, "run")}`
     + `${open ? ` (${open} unfinished)` : ""}; ${lacking}.`
     + (data.settings.length > 1 ? ` ${data.settings.length} settings.` : data.settings[0] === document.title ? "" : ` ${clip(data.settings[0], 200)}.`)
+    + (refused ? ` ${count(refused, "update")} refused (see Numbers).` : "")
     + (data.empty.length ? ` Without a finished round, not shown: ${clip(data.empty.join(", "), 200)}.` : "");
   document.getElementById("picker").replaceChildren(...(data.settings.length > 1
     ? [node("div", { class: "controls" }, select("Setting shown in the charts", data.settings, state.setting, (setting) => choose({ setting })))] : []));

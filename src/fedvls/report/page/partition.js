@@ -3,11 +3,9 @@ section("partition", "Who has what", [
   "Training samples of each class at each ", node("dfn", {}, "client"), " (a site that keeps its data). A hatched cell is a ",
   node("dfn", {}, "vacant class"), ": the client has no sample of it, and local training makes its model forget it. Shades are logarithmic."], (host) => {
   const { all, chosen } = seeds();
-  const run = shownRuns().find((one) => one.seed === chosen);
-  if (!run) return host.replaceChildren(node("p", { class: "note" }, "No method is switched on."));
-  if (!data.partitions[run.partition].counts.length)
-    return host.replaceChildren(node("p", { class: "note" }, "A deployment: class counts do not leave the sites."));
-  const held = data.partitions[run.partition], most = Math.max(2, ...held.counts.flat());
+  const held = shownRuns().filter((run) => run.seed === chosen).map((run) => data.partitions[run.partition]).find((one) => one.counts.length);
+  if (!held) return host.replaceChildren(node("p", { class: "note" }, all.length ? "A deployment: class counts do not leave the sites." : "No method is switched on."));
+  const most = Math.max(2, ...held.counts.flat());
   const chart = node("div", { class: "chart" }), clients = held.counts.length;
   host.replaceChildren(
     node("div", { class: "controls" }, all.length > 1 && select("Seed", all, all.indexOf(chosen), (place) => choose({ seed: all[place] })),

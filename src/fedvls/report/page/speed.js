@@ -3,7 +3,7 @@ section("speed", "Time", [
   "The ", node("dfn", {}, "median round"), " of each method: half of its rounds were faster. ", node("dfn", {}, "Samples per second"),
   " counts every sample of every local epoch over the time the clients trained. The first round warms up, which is why means are not shown. Small marks are single runs."], (host) => {
   const both = node("div", { class: "panels two" });
-  host.replaceChildren(both);
+  host.replaceChildren(both, shownRuns().some(isDeployed) ? node("p", { class: "note" }, "A deployment's rounds include the way to the sites and back, and waiting for the slowest.") : "");
   panels(both, [["seconds per round", "seconds"], ["training samples per second", "samples_per_second"]],
     ([title]) => node("h3", {}, title), (chart, [title, key]) => bars(chart, title, (run) => median(run[key])));
 });

@@ -47,6 +47,11 @@ const scoreTitles = { last: "last round", best: "best round", mean_last_five: "m
 const settingOf = (run) => data.settings[data.groups[run.group].setting];
 const methodOf = (run) => data.methods[data.groups[run.group].method];
 
+// The clients of a deployment are real sites: what they know of their classes stays there, and what is missing says so.
+const isDeployed = (run) => Boolean(run.header.deployment);
+const onlyDeployed = () => shownRuns().length > 0 && shownRuns().every(isDeployed);
+const missingNote = (atSites, otherwise) => node("p", { class: "note" }, onlyDeployed() ? `A deployment: ${atSites}` : otherwise);
+
 // The seeds of the runs shown, and the one chosen (the first until the reader chooses).
 function seeds() {
   const all = [...new Set(shownRuns().map((run) => run.seed))].sort((a, b) => a - b);

@@ -28,7 +28,7 @@ const tables = {
       columns: [{ key: "run", title: "run" }, namedColumn, settingColumn, { key: "seed", title: "seed", number: true },
         { key: "rounds", title: "rounds", number: true, show: (row) => (row.complete ? row.rounds : `${row.rounds} of ${row.planned}`) },
         shareColumn("last", "last, %"), shareColumn("best", "best, %"), { key: "best_round", title: "best round", number: true }, shareColumn("mean_last_five", "mean of last 5, %"),
-        { key: "left_out", title: "updates left out", number: true, help: "updates that were not finite and were not averaged" },
+        { key: "left_out", title: "updates left out", number: true, help: "updates that were not finite, or refused for another reason, and were not averaged" },
         { key: "seconds", title: "seconds", number: true, format: (v) => v.toFixed(1) }, { key: "samples_per_second", title: "samples/s", number: true, format: short }],
       rows: data.runs.map((run) => ({ ...run, run: run.name, method: methodOf(run), style: data.groups[run.group].method, setting: settingOf(run), seconds: sum(run.seconds), samples_per_second: median(run.samples_per_second) })),
     };
@@ -47,8 +47,15 @@ const tables = {
         { key: "samples", title: "training samples", number: true }, { key: "vacant_at", title: "vacant at", number: true, help: "number of clients without a sample of it" }],
       rows: data.runs.flatMap((run) => run.per_class.map((accuracy, label) => {
         const held = data.partitions[run.partition], column = held.counts.map((row) => row[label]);
-        return { run: run.name, method: methodOf(run), style: data.groups[run.group].method, seed: run.seed, class: held.class_names[label], accuracy, samples: sum(column), vacant_at: column.filter((n) => n === 0).length };
+        return { run: run.name, method: methodOf(run), style: data.groups[run.group].method, seed: run.seed, class: held.class_names[label], accuracy,
+          samples: column.length ? sum(column) : null, vacant_at: column.length ? column.filter((n) => n === 0).length : null };
       })),
+    };
+  },
+  refused() {
+    return {
+      columns: [{ key: "run", title: "run" }, { key: "round", title: "round", number: true }, { key: "who", title: "who" }, { key: "reason", title: "why the update did not count" }],
+      rows: data.runs.flatMap((run) => run.refused.map((one) => ({ run: run.name, ...one }))),
     };
   },
 };
@@ -57,6 +64,7 @@ section("numbers", "Numbers", [
   "Everything above as tables: click a head to sort, type to filter (all words must occur), download what is shown. Accuracies in downloads are shares between 0 and 1. ",
   node("dfn", {}, "±"), " is the population standard deviation over seeds. The highest last accuracy is shaded."], (host) => {
   const { columns, rows, leader } = tables[state.table]();
-  host.replaceChildren(node("div", { class: "controls" }, segments("One row per", { methods: "method", runs: "run", rounds: "round", classes: "class" }, state.table, (table) => choose({ table }))));
+  const kinds = { methods: "method", runs: "run", rounds: "round", classes: "class", ...(data.runs.some((run) => run.refused.length) && { refused: "refused update" }) };
+  host.replaceChildren(node("div", { class: "controls" }, segments("One row per", kinds, state.table, (table) => choose({ table }))));
   dataTable(host, { name: state.table, columns, rows, leader });
 });
