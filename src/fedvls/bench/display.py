@@ -82,7 +82,11 @@ def print_report(report: Report, console: Console | None = None) -> None:
     """The tables."""
     out = console or Console()
     for facts in report.workloads:
-        out.print(rows_table(facts, [row for row in report.rows if row.workload == facts.workload.name]))
+        rows = [row for row in report.rows if row.workload == facts.workload.name]
+        out.print(rows_table(facts, rows))
+        for row in rows:
+            if not row.measurements:
+                out.print(f"not measured: {_name(row)}, {row.method}: {row.reason}", highlight=False, soft_wrap=True)
     out.print(targets_table(report.rows))
     if not all(row.steady for row in report.rows):
         out.print(UNSTEADY_NOTE, highlight=False)
@@ -109,17 +113,19 @@ def rows_table(facts: WorkloadFacts, rows: Sequence[Row]) -> Table:
         if row.method != method:
             table.add_section()
         method = row.method
-        table.add_row(*(Text(cell) for cell in cells(rows, row)))
+        if row.measurements:
+            table.add_row(*(Text(cell) for cell in cells(rows, row)))
     return table
+
+
+def _name(row: Row) -> str:
+    return f"fedvls, {row.program}" if row.kind == "ours" else row.program
 
 
 def cells(rows: Sequence[Row], row: Row) -> list[str]:
     """What the table says of a row."""
-    name = f"fedvls, {row.program}" if row.kind == "ours" else row.program
-    if not row.measurements:
-        return [name, row.method, f"not measured: {row.reason}", *("" for _ in HEADS)]
     return [
-        name,
+        _name(row),
         row.method,
         row.measurements[0].setting,
         _number(row.rate),
