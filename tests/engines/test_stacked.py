@@ -104,7 +104,7 @@ def test_augmented_images_are_the_sequential_engines():
     assert_close(results[1], results[0], 1e-9)
 
 
-@pytest.mark.parametrize("model", ["fasttext", "textcnn"])
+@pytest.mark.parametrize("model", ["fasttext", "textcnn", {"name": "textcnn", "dropout": 0.4}], ids=str)
 def test_texts_agree_too(model):
     """Token 0 is padding: its vector stays 0."""
     random = np.random.RandomState(0)

@@ -147,7 +147,8 @@ def test_a_network_leaves_the_users_module_and_subclasses_alone():
     assert [type(layer) for layer in module] == [nn.Dropout, Own, nn.Linear]
     assert [type(layer) for layer in network.prototype] == [KeyedDropout, Own, nn.Linear]
     state = network.start(torch.device("cpu"), torch.float32)
-    assert [type(layer) for layer in network.module(state)] == [nn.Dropout, Own, nn.Linear]
+    for given_back in (network, Network(network.prototype, 2)):
+        assert [type(layer) for layer in given_back.module(state)] == [nn.Dropout, Own, nn.Linear]
 
 
 def test_a_network_knows_whether_it_needs_keys():

@@ -5,7 +5,7 @@ the element's place. So all engines draw the same masks, and a captured step tak
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -113,9 +113,18 @@ def with_keys(module: nn.Module) -> nn.Module:
 
     They change their class and nothing else: names, hooks and shared layers stay.
     """
+    return _of_classes(module, KEYED)
+
+
+def without_keys(module: nn.Module) -> nn.Module:
+    """The same module with PyTorch's own dropout layers again: what users are given back."""
+    return _of_classes(module, {mine: theirs for theirs, mine in KEYED.items()})
+
+
+def _of_classes(module: nn.Module, classes: Mapping[type[nn.Module], type[nn.Module]]) -> nn.Module:
     for layer in module.modules():
-        if type(layer) in KEYED:
-            layer.__class__ = KEYED[type(layer)]
+        if type(layer) in classes:
+            layer.__class__ = classes[type(layer)]
     return module
 
 

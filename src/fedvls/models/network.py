@@ -17,7 +17,7 @@ from torch.func import functional_call
 
 from ..errors import UsageError
 from ..numerics import forward_precision, full_precision, half_precision
-from .dropout import draws_masks, with_keys
+from .dropout import draws_masks, with_keys, without_keys
 
 Tensors = dict[str, Tensor]
 
@@ -58,7 +58,7 @@ class Network:
                 f"the model's classifier {self.classifier!r} has {outputs} outputs, the data {classes} classes"
             )
         self._train = with_keys(copy.deepcopy(module)).train()
-        self._eval = copy.deepcopy(module).eval()
+        self._eval = without_keys(copy.deepcopy(module)).eval()
         self.has_batch_norm = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in module.modules())
         self.has_dropout = draws_masks(self._train)
 
