@@ -45,6 +45,22 @@ class BatchNormNet(nn.Module):
         return self.head(torch.relu(self.norm2(self.hidden(x))))
 
 
+class DropoutNet(nn.Module):
+    """A small network that drops single numbers and whole channels, with one layer in two places."""
+
+    def __init__(self, classes: int = 5) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 6, 3, padding=1)
+        self.drop_channels = nn.Dropout2d(0.3)
+        self.drop = nn.Dropout(0.4)
+        self.hidden = nn.Linear(6 * 16, 12)
+        self.head = nn.Linear(12, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.drop(self.drop_channels(torch.relu(self.conv(x)))).flatten(1)
+        return self.head(self.drop(torch.relu(self.hidden(x))))
+
+
 def small_data(classes: int = 5, per_class: int = 24, seed: int = 0) -> fedvls.FederatedData:
     """Well separated 4x4 images: class k has a bright stripe that depends on k."""
     random = np.random.RandomState(seed)
@@ -63,6 +79,13 @@ def batch_norm_net(classes: int = 5, seed: int = 0) -> nn.Module:
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(seed)
         return BatchNormNet(classes)
+
+
+def dropout_net(classes: int = 5, seed: int = 0) -> nn.Module:
+    """A DropoutNet whose weights depend on the seed alone."""
+    with torch.random.fork_rng():
+        torch.default_generator.manual_seed(seed)
+        return DropoutNet(classes)
 
 
 def small_mlp() -> Mlp:

@@ -13,6 +13,7 @@ from fedvls import rng
 
 CPU = torch.device("cpu")
 POSITIONS = st.lists(st.integers(0, 10**6), max_size=3)
+WORDS = st.integers(-(2**31), 2**31 - 1)
 
 
 def test_streams_can_never_change_silently():
@@ -26,6 +27,38 @@ def test_streams_can_never_change_silently():
         0.6274601514416761,
         0.0913424090365258,
     ]
+
+
+def test_hashed_words_can_never_change_silently():
+    # Frozen, like the streams: masks of dropout are made of them.
+    pair = torch.tensor([123456789, -987654321], dtype=torch.int32)
+    assert rng.word_pairs(rng.key(0, "dropout", 1, 2, 3), 2).tolist() == [
+        [-1159572120, -481122216],
+        [721515522, 163932774],
+    ]
+    assert rng.hashed(pair, 0, 4).tolist() == [-85586333, -1216042140, 811177826, -850455009]
+    assert rng.hashed(pair, 3, 2).tolist() == [441508258, -366420863]
+
+
+@settings(deadline=None)
+@given(pair=st.tuples(WORDS, WORDS), draw=st.integers(0, 1000), n=st.integers(0, 70))
+def test_hashed_words_are_those_of_whole_numbers_modulo_2_to_the_32(pair, draw, n):
+    """The same hash in Python's numbers, which never overflow."""
+    expected = []
+    for place in range(n):
+        word = (place * 0x9E3779B9 + pair[0]) % 2**32
+        word = ((word ^ word >> 16) * 0x7FEB352D + pair[1] + draw * 0x85EBCA6B) % 2**32
+        word = (word ^ word >> 15) * 0x846CA68B % 2**32
+        word = (word ^ word >> 16) * 0xC2B2AE35 % 2**32
+        expected.append(word - 2**32 if word >= 2**31 else word)
+    assert rng.hashed(torch.tensor(pair, dtype=torch.int32), draw, n).tolist() == expected
+
+
+def test_hashed_words_are_evenly_spread():
+    """16 ranges of equal size: 10^6 words put 62,500 into each, within five deviations of sqrt(10^6 / 16 * 15 / 16)."""
+    for pair in ([0, 0], [1, 0], [-1, 12345]):
+        words = rng.hashed(torch.tensor(pair, dtype=torch.int32), 0, 10**6)
+        assert (torch.bincount((words >> 28) + 8, minlength=16) - 62_500).abs().max() < 5 * 242
 
 
 def test_torch_draws_can_never_change_silently():

@@ -47,6 +47,16 @@ def test_batch_norm_buffers_follow_the_simulators_rule(dtype, tmp_path):
     assert_same(run, result)
 
 
+def test_dropout_draws_the_simulators_masks(tmp_path):
+    """Masks depend on seed, round, client and step, which a site knows: not on the machine or on who else trains."""
+    model = nn.Sequential(nn.Dropout2d(0.2), nn.AvgPool2d(2), nn.Dropout(0.3), batch_norm_net(10))
+    config = settings(tmp_path / "run", **{"method.name": "fedsam"})
+    del config["model.name"]
+    run = deploy(server_app(model=model), Loopback(client_app(model=model), node_configs(3, tmp_path), config))
+    config["model.name"] = ""
+    assert_same(run, simulated(config, model=model))
+
+
 def test_a_combined_method_object_is_deployed_as_it_is(tmp_path):
     both = fedvls.get_method("fedvls").with_(step=fedvls.sam(rho=0.05), server=fedvls.extrapolated(eps=0.001))
     config = settings(tmp_path / "run")

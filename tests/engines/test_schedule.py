@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fedvls
 from fedvls.engines import ClientTask, RoundJob
-from fedvls.engines.batches import batch_lengths, epoch_batches
+from fedvls.engines.batches import batch_lengths, dropout_keys, epoch_batches
 from fedvls.engines.schedule import blocks, by_length, minibatches
 from fedvls.models.network import ModelState
 from fedvls.recipe import Recipe
@@ -59,9 +59,10 @@ def test_lengths_of_an_epochs_minibatches(samples, batch_norm, expected):
 def test_every_minibatch_is_taken_once_and_in_order(sizes, batch_size, epochs, batch_norm, padding, max_steps):
     given_job = job(batch_size, epochs, max_steps)
     chosen = by_length(given_job, tasks(sizes), batch_norm=batch_norm)
-    batches = minibatches(given_job, chosen, range(epochs), batch_norm=batch_norm, padding=padding)
+    batches = minibatches(given_job, chosen, range(epochs), batch_norm=batch_norm, padding=padding, dropout=True)
     starts = np.cumsum([0, *(task.samples for task in chosen)])
     taken = {k: [] for k in range(len(chosen))}
+    keys = {k: [] for k in range(len(chosen))}
     for block in blocks(batches, batch_size, padding):
         for step in range(block.start, block.stop):
             for k in range(block.first, block.last):
@@ -71,14 +72,16 @@ def test_every_minibatch_is_taken_once_and_in_order(sizes, batch_size, epochs, b
                 rows = batches.rows[k, step]
                 assert set(rows[length : block.width]) <= {rows[0]}
                 taken[k].append((rows[:length] - starts[k]).tolist())
+                keys[k].append(batches.keys[k, step].tolist())
     for k, task in enumerate(chosen):
         where = {"seed": 3, "round": 2, "client": task.client}
-        expected = [
-            order.tolist()
+        orders = [
+            epoch_batches(task.samples, batch_size, epoch=epoch, batch_norm=batch_norm, **where)
             for epoch in range(epochs)
-            for order in epoch_batches(task.samples, batch_size, epoch=epoch, batch_norm=batch_norm, **where)
         ]
-        assert taken[k] == expected[:max_steps]
+        assert taken[k] == [order.tolist() for each in orders for order in each][:max_steps]
+        expected = [dropout_keys(len(each), epoch=epoch, **where).tolist() for epoch, each in enumerate(orders)]
+        assert keys[k] == [key for each in expected for key in each][:max_steps]
 
 
 def test_epoch_by_epoch_is_the_same_as_all_at_once():

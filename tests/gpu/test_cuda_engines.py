@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support import assert_close, batch_norm_net, small_mlp
+from support import assert_close, batch_norm_net, dropout_net, small_mlp
 from torch import nn
 
 import fedvls
 from fedvls import methods  # noqa: F401  (registers them)
 from fedvls.engines.capture import Replay
 from fedvls.method import METHODS
+from fedvls.models.dropout import keyed, with_keys
 
 NAMES = [entry.name for entry in METHODS if entry.build.__module__.startswith("fedvls.")]
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
 LOOSE = {("ccvr", "float64"): 1e-7, ("fpl", "float32"): 1e-3, ("fpl+fedvls", "float32"): 1e-3}
-MODELS = {"mlp": small_mlp, "batch norm": batch_norm_net}
+MODELS = {"mlp": small_mlp, "batch norm": batch_norm_net, "dropout": dropout_net}
+REPLAYED = [("stacked", "mlp"), ("stacked", "dropout"), ("graphed", "batch norm"), ("graphed", "dropout")]
 
 
 def weights(data, method, engine, dtype="float64", kind="mlp", **more):
@@ -29,7 +31,16 @@ def weights(data, method, engine, dtype="float64", kind="mlp", **more):
     return fed.run(built, 2, 3, **settings).weights.tensors()
 
 
-@pytest.mark.parametrize(("engine", "kind"), [("stacked", "mlp"), ("stacked", "batch norm"), ("graphed", "batch norm")])
+@pytest.mark.parametrize(
+    ("engine", "kind"),
+    [
+        ("stacked", "mlp"),
+        ("stacked", "batch norm"),
+        ("stacked", "dropout"),
+        ("graphed", "batch norm"),
+        ("graphed", "dropout"),
+    ],
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_two_rounds_end_with_the_sequential_engines_weights(stripes, name, engine, kind):
     theirs = weights(stripes, name, "sequential", "float64", kind)
@@ -38,7 +49,7 @@ def test_two_rounds_end_with_the_sequential_engines_weights(stripes, name, engin
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedvls", "fedsam", "moon", "fpl"])
-@pytest.mark.parametrize(("engine", "kind"), [("stacked", "mlp"), ("graphed", "batch norm")])
+@pytest.mark.parametrize(("engine", "kind"), REPLAYED)
 def test_float32_agrees_and_repeats_to_the_bit(stripes, name, engine, kind):
     theirs = weights(stripes, name, "sequential", "float32", kind)
     mine, again = (weights(stripes, name, engine, "float32", kind) for _ in range(2))
@@ -46,13 +57,25 @@ def test_float32_agrees_and_repeats_to_the_bit(stripes, name, engine, kind):
     assert all(torch.equal(t, again[k]) for k, t in mine.items())
 
 
-@pytest.mark.parametrize(("engine", "kind"), [("stacked", "mlp"), ("graphed", "batch norm")])
+@pytest.mark.parametrize(("engine", "kind"), REPLAYED)
 def test_steps_are_replayed_not_called(stripes, monkeypatch, engine, kind):
     captured = []
     original = Replay._captured
     monkeypatch.setattr(Replay, "_captured", lambda self, step: captured.append(1) or original(self, step))
     weights(stripes, "fedvls", engine, "float32", kind, batch_size=3)
     assert captured
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bf16"])
+def test_a_gpu_draws_the_masks_of_a_cpu(dtype):
+    """Whole numbers are exact everywhere: so are the places where dropout has put a 0."""
+    key, x = torch.tensor([123456789, -987654321], dtype=torch.int32), torch.ones(7, 12, 5, 5)
+    layers = with_keys(nn.Sequential(nn.Dropout(0.3), nn.Dropout2d(0.6)))
+    masks = []
+    for device in ("cpu", "cuda"):
+        with keyed(key.to(device)):
+            masks.append(layers(x.to(device, torch.bfloat16 if dtype == "bf16" else torch.float32)).cpu())
+    assert torch.equal(*masks)
 
 
 def test_what_cannot_be_captured_is_trained_sequentially_and_said(stripes):
@@ -80,7 +103,7 @@ def test_auto_stacks_what_has_a_form_for_it(stripes):
     for kind, model in MODELS.items():
         fed = fedvls.Federation(stripes, clients=3, model=model(), device="cuda")
         names[kind] = fed.run("fedavg", 1, 1, out=None).header["engine"]["name"]
-    assert names == {"mlp": "stacked", "batch norm": "graphed"}
+    assert names == {"mlp": "stacked", "batch norm": "graphed", "dropout": "graphed"}
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "bf16"])

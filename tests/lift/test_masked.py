@@ -8,7 +8,8 @@ from support import batch_norm_net
 from torch import nn
 
 from fedvls.lift.functional import OneByOne, Vectorised
-from fedvls.lift.masked import Rows, masked, samples_are_apart
+from fedvls.lift.masked import Rows, masked
+from fedvls.lift.trial import samples_are_apart
 from fedvls.models.network import Network
 
 

@@ -31,3 +31,8 @@ def epoch_batches(
     if sum(lengths) > samples:  # a single sample, seen twice
         order = order.repeat(2)
     return np.split(order, np.cumsum(lengths)[:-1])
+
+
+def dropout_keys(count: int, *, seed: int, round: int, client: int, epoch: int) -> np.ndarray:
+    """`[count, 2]` int32: the keys of an epoch's first minibatches."""
+    return rng.word_pairs(rng.key(seed, "dropout", round, client, epoch), count)

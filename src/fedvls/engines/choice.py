@@ -12,6 +12,7 @@ from ..models.network import Network
 from .base import ClientTask, Engine, RoundJob
 from .graphed import GraphedEngine
 from .parallel import ParallelEngine, cores, is_supported
+from .samples import Samples
 from .sequential import SequentialEngine
 from .stacked import StackedEngine
 from .support import obstacle, why_not_captured
@@ -56,7 +57,7 @@ def choose(
         name, reason = _fastest(network, data, augmentation, job, trial)
         return ENGINES[name](network, data, augmentation), reason
     if name in ("stacked", "graphed"):
-        reason = obstacle(network, job) or ""
+        reason = obstacle(network, job, Samples(network, data, augmentation).some(2)) or ""
         if name == "graphed" and not reason:
             reason = why_not_captured(GraphedEngine(network, data, augmentation), job, trial) or ""
         if reason:
@@ -69,12 +70,12 @@ def _fastest(
 ) -> tuple[str, str]:
     by_hand = lifted_by_hand(network, data.device, data.dtype) is not None
     if is_supported(data):
-        if by_hand and obstacle(network, job) is None:
+        if by_hand:
             return "stacked", f"on a CPU the fastest for models with a form written for stacks; {cores()} processes"
         return "parallel", f"on a CPU the fastest for this model; {cores()} processes"
     if data.device.type != "cuda":
         return "sequential", "the other CPU engine needs fork() and a PyTorch without a GPU"
-    reason = obstacle(network, job)
+    reason = obstacle(network, job, Samples(network, data, augmentation).some(2))
     if reason:
         return "sequential", f"the faster ones cannot train this: {reason}"
     if by_hand:

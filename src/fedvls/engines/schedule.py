@@ -13,7 +13,7 @@ import numpy as np
 
 from ..lift.base import Padding
 from .base import ClientTask, RoundJob
-from .batches import batch_lengths, epoch_batches
+from .batches import batch_lengths, dropout_keys, epoch_batches
 
 NARROWEST = 8
 
@@ -31,6 +31,8 @@ class Minibatches:
     widths: np.ndarray
     """`[K]` int64: to what a client's minibatches are padded where any may be. Its own samples alone decide it, so
     that its sums are rounded alike in every stack."""
+    keys: np.ndarray | None = None
+    """`[K, S, 2]` int32: where dropout takes its masks from, if the model has any."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,13 @@ def by_length(job: RoundJob, tasks: Sequence[ClientTask], *, batch_norm: bool) -
 
 
 def minibatches(
-    job: RoundJob, tasks: Sequence[ClientTask], epochs: range, *, batch_norm: bool, padding: Padding
+    job: RoundJob,
+    tasks: Sequence[ClientTask],
+    epochs: range,
+    *,
+    batch_norm: bool,
+    padding: Padding,
+    dropout: bool = False,
 ) -> Minibatches:
     """The clients' minibatches of these epochs.
 
@@ -66,7 +74,8 @@ def minibatches(
     """
     recipe, offset, aligned = job.recipe, 0, padding != "any"
     found: list[list[tuple[int, np.ndarray]]] = []  # per client: (epoch, rows)
-    for task in tasks:
+    keys: list[list[np.ndarray]] = [[] for _ in tasks]
+    for client, task in enumerate(tasks):
         own: list[tuple[int, np.ndarray]] = []
         per_epoch = len(batch_lengths(task.samples, recipe.batch_size, batch_norm=batch_norm))
         for epoch in epochs:
@@ -75,6 +84,8 @@ def minibatches(
             if recipe.max_steps is not None:
                 orders = orders[: max(recipe.max_steps - epoch * per_epoch, 0)]
             own += [(epoch, offset + order) for order in orders]
+            if dropout:
+                keys[client] += list(dropout_keys(len(orders), **where))
         found.append(own)
         offset += task.samples
     stride = max((sum(e == epoch for e, _ in own) for own in found for epoch in epochs), default=0)
@@ -87,6 +98,7 @@ def minibatches(
         np.zeros((len(tasks), steps), np.int32),
         np.zeros((len(tasks), steps), np.bool_),
         widths,
+        np.zeros((len(tasks), steps, 2), np.int32) if dropout else None,
     )
     for client, own in enumerate(found):
         within, before = 0, None
@@ -98,6 +110,8 @@ def minibatches(
             result.rows[client, step, : len(rows)] = rows
             result.lengths[client, step] = len(rows)
             result.collected[client, step] = epoch == recipe.epochs - 1
+            if result.keys is not None:
+                result.keys[client, step] = keys[client][number]
     return result
 
 

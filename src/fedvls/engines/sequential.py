@@ -12,11 +12,12 @@ from .. import rng
 from ..augment import Augmentation
 from ..data.resident import ResidentData
 from ..losses.term import ClientStatistics, LossInputs, as_objective
+from ..models.dropout import keyed
 from ..models.network import ModelState, Network
 from ..recipe import Recipe
 from ..steps import StepContext
 from .base import ClientTask, RoundJob, Tensors, Update, finished, mean_loss
-from .epochs import client_batches
+from .epochs import Minibatch, client_batches
 
 
 class SequentialEngine:
@@ -45,17 +46,16 @@ class SequentialEngine:
         context = StepContext(job.broadcast, task.kept)
         losses: list[Tensor] = []
         seen = 0
-        for epoch, x, labels in client_batches(
-            self.data, self.augmentation, job, task, batch_norm=self.network.has_batch_norm
-        ):
-            gradient = _Gradient(client, x, labels)
+        has = {"batch_norm": self.network.has_batch_norm, "dropout": self.network.has_dropout}
+        for minibatch in client_batches(self.data, self.augmentation, job, task, **has):
+            gradient = _Gradient(client, minibatch)
             direction = job.method.step.direction(gradient, client.local.params, context)
             for name, parameter in client.local.params.items():
                 parameter.grad = direction[name]
             optimizer.step()
             losses.append(gradient.losses[0])
-            seen += len(labels)
-            if client.collects_features and epoch == recipe.epochs - 1:
+            seen += len(minibatch.labels)
+            if client.collects_features and minibatch.epoch == recipe.epochs - 1:
                 client.collect(gradient)
 
         trained = client.local.updated({name: p.detach() for name, p in client.local.params.items()})
@@ -124,11 +124,11 @@ class _Client:
 
 
 class _Gradient:
-    """The objective's gradient on one minibatch, at any point."""
+    """The objective's gradient on one minibatch, at any point; with the same dropout masks at all of them."""
 
-    def __init__(self, client: _Client, x: Tensor, labels: Tensor) -> None:
-        self.client, self.x = client, x
-        self.inputs = client.reference_inputs(x, labels)
+    def __init__(self, client: _Client, minibatch: Minibatch) -> None:
+        self.client, self.x, self.key = client, minibatch.x, minibatch.key
+        self.inputs = client.reference_inputs(minibatch.x, minibatch.labels)
         self.losses: list[Tensor] = []
         self.features: Tensor | None = None
 
@@ -141,10 +141,11 @@ class _Gradient:
             point = {name: p.detach().requires_grad_() for name, p in point.items()}
         state = ModelState(point, client.local.frozen, buffers)
         features = None
-        if "features" in client.needs or client.collects_features:
-            logits, features = client.network.logits_and_features(state, self.x, train=True)
-        else:
-            logits = client.network.logits(state, self.x, train=True)
+        with keyed(self.key):
+            if "features" in client.needs or client.collects_features:
+                logits, features = client.network.logits_and_features(state, self.x, train=True)
+            else:
+                logits = client.network.logits(state, self.x, train=True)
         loss = client.objective(replace(self.inputs, logits=logits, features=features, params=point))
         if not self.losses and features is not None:
             self.features = features.detach()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..lift.base import Forward, Lifted
 from ..losses.term import LossInputs
+from ..models.dropout import keyed
 from ..models.network import ModelState
 from ..steps import StepContext
 from .base import ClientTask, RoundJob, Tensors, Update, finished
@@ -31,7 +32,7 @@ class Stack:
 
     def __init__(self, lifted: Lifted, samples: Samples, start: ModelState, capacity: int, *, batch_norm: bool) -> None:
         self.lifted, self.samples, self.capacity, self.batch_norm = lifted, samples, capacity, batch_norm
-        self.device = samples.data.device
+        self.device, self.dropout = samples.data.device, samples.network.has_dropout
         self.weights, self.params = _matrix(start.params, capacity)
         self.gradients, self.into = _matrix(start.params, capacity)
         self.velocity, _ = _matrix(start.params, capacity)
@@ -50,7 +51,7 @@ class Stack:
         padding = self.lifted.padding
         each = [range(e, e + 1) for e in range(recipe.epochs)] if self.samples.change else [range(recipe.epochs)]
         for epochs in each:
-            batches = minibatches(job, tasks, epochs, batch_norm=self.batch_norm, padding=padding)
+            batches = minibatches(job, tasks, epochs, batch_norm=self.batch_norm, padding=padding, dropout=self.dropout)
             self._place(self.samples.prepare(job, tasks, epochs.start), batches)
             self.steps += (batches.lengths > 0).sum(1)
             self.seen += batches.lengths.sum(1)
@@ -154,8 +155,8 @@ class Stack:
         for name, value in prepared.items():
             self._hold(name, value, grows=True)
         self.positions = self._hold("positions", torch.arange(batches.rows.shape[2], device=self.device))
-        for name, array in (("rows", batches.rows), ("lengths", batches.lengths), ("collected", batches.collected)):
-            value = torch.from_numpy(array)
+        for name in ("rows", "lengths", "collected", *(["keys"] if self.dropout else [])):
+            value = torch.from_numpy(getattr(batches, name))
             # Steps first: it is the number of steps that differs from round to round.
             self._hold(
                 name, to_device(_filled(value, self.capacity).transpose(0, 1).contiguous(), self.device), grows=True
@@ -201,7 +202,8 @@ class Stack:
             teacher_features=taken.get("teacher_features"),
             previous_features=taken.get("previous_features"),
         )
-        gradient = _Gradient(self, own, taken["x"], lengths if block.padded else None, inputs)
+        keys = held["keys"].index_select(0, self.step_number)[0, own] if self.dropout else None
+        gradient = _Gradient(self, own, taken["x"], lengths if block.padded else None, keys, inputs)
         point = {name: value[own] for name, value in self.params.items()}
         kept = {name: value[own] for name, value in self.kept.items()}
         direction = job.method.step.direction(gradient, point, StepContext(self.broadcast, kept, leading=1))
@@ -254,8 +256,10 @@ class Stack:
 class _Gradient:
     """The objective's gradient on one minibatch of each client, at any point; written where the step reads it."""
 
-    def __init__(self, stack: Stack, own: slice, x: Tensor, lengths: Tensor | None, inputs: LossInputs) -> None:
-        self.stack, self.x, self.lengths, self.inputs = stack, x, lengths, inputs
+    def __init__(
+        self, stack: Stack, own: slice, x: Tensor, lengths: Tensor | None, keys: Tensor | None, inputs: LossInputs
+    ) -> None:
+        self.stack, self.x, self.lengths, self.keys, self.inputs = stack, x, lengths, keys, inputs
         self.buffers = {name: value[own] for name, value in stack.buffers.items()}
         self.frozen = {name: value[own] for name, value in stack.frozen.items()}
         self.into = {name: value[own] for name, value in stack.into.items()}
@@ -267,14 +271,15 @@ class _Gradient:
 
     def __call__(self, point: Tensors, update_statistics: bool = True) -> Tensors:
         stack = self.stack
-        forward: Forward = stack.lifted.forward(
-            {**point, **self.frozen},
-            self.buffers,
-            self.x,
-            self.lengths,
-            features=self.wants_features,
-            statistics=update_statistics,
-        )
+        with keyed(self.keys):
+            forward: Forward = stack.lifted.forward(
+                {**point, **self.frozen},
+                self.buffers,
+                self.x,
+                self.lengths,
+                features=self.wants_features,
+                statistics=update_statistics,
+            )
         slopes = stack.objective.slopes(self.inputs, forward.logits, forward.features)
         stack.lifted.backward(forward, slopes.logits, slopes.features, self.into)
         more = stack.objective.add_parameter_terms(self.inputs, point, self.into)

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from ..lift import draws_on_its_own
+from ..models.dropout import KEYED, Keyed
 from ..models.network import Network
 from .base import ClientTask, Engine, RoundJob
 from .capture import SELDOM
@@ -21,14 +23,26 @@ if TYPE_CHECKING:
 CPU_STACK = 8
 
 
-def obstacle(network: Network, job: RoundJob) -> str | None:
-    """Why clients of this model cannot be trained with everything prepared beforehand; None if they can."""
-    for module in network.prototype.modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
-            return f"the model draws random numbers as it goes ({type(module).__name__})"
-    if job.recipe.teacher_mode == "train" and network.has_batch_norm:
-        return "teacher_mode = train: the teacher's BatchNorm depends on the minibatch"
+def obstacle(network: Network, job: RoundJob, samples: Tensor) -> str | None:
+    """Why clients of this model cannot be trained with everything prepared beforehand; None if they can.
+
+    samples: a few inputs, to find out whether the model draws random numbers on its own.
+    """
+    if job.recipe.teacher_mode == "train":
+        if network.has_batch_norm:
+            return "teacher_mode = train: the teacher's BatchNorm depends on the minibatch"
+        if network.has_dropout:
+            return "teacher_mode = train: the teacher's dropout is drawn as it goes"
+    if draws_on_its_own(network.prototype, samples):
+        others = {type(m).__name__ for m in network.prototype.modules() if _draws_otherwise(m)}
+        found = ", ".join(sorted(others)) or "in its forward"
+        known = ", ".join(kind.__name__ for kind in KEYED)
+        return f"the model draws random numbers as it goes ({found}); of layers that do, these can be keyed: {known}"
     return None
+
+
+def _draws_otherwise(module: nn.Module) -> bool:
+    return isinstance(module, nn.modules.dropout._DropoutNd) and not isinstance(module, Keyed) and module.p > 0
 
 
 def clients_that_fit(trial: Stack, job: RoundJob, tasks: Sequence[ClientTask]) -> int:

@@ -13,8 +13,18 @@ from ..numerics import half_precision
 from .base import Forward, Lifted
 from .chain import chain_of
 from .functional import OneByOne, Vectorised
+from .trial import draws_on_its_own
 
-__all__ = ["Forward", "Lifted", "OneByOne", "Vectorised", "inference", "lift", "lifted_by_hand"]
+__all__ = [
+    "Forward",
+    "Lifted",
+    "OneByOne",
+    "Vectorised",
+    "draws_on_its_own",
+    "inference",
+    "lift",
+    "lifted_by_hand",
+]
 
 
 def lifted_by_hand(network: Network, device: torch.device, dtype: torch.dtype) -> Lifted | None:

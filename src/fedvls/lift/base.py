@@ -38,7 +38,8 @@ class Lifted(Protocol):
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
     ) -> Forward:
         """Train mode. params and buffers `[K, ...]` by their names in the module, x `[K, B, ...]`, rows `[K]` int32 the
-        number of real samples (None: all are); running statistics move in place, inside `buffers`, if `statistics`."""
+        number of real samples (None: all are); running statistics move in place, inside `buffers`, if `statistics`.
+        Dropout takes its masks from the clients' keys `[K, 2]`, for which the caller sees to `models.dropout.keyed`."""
         ...
 
     def backward(self, forward: Forward, d_logits: Tensor, d_features: Tensor | None, into: Tensors) -> None:

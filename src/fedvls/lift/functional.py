@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from ..models.dropout import current_key, keyed
 from ..models.network import Network
 from ..numerics import forward_precision, full_precision, half_precision
 from .base import Forward, Padding, Tensors
-from .masked import Rows, masked, samples_are_apart
+from .masked import Rows, masked
+from .trial import samples_are_apart
 
 COUNTER = "num_batches_tracked"
 
@@ -66,7 +68,9 @@ class Functional:
         """Logits and features of K clients."""
         raise NotImplementedError
 
-    def _with_features(self, tensors: Tensors, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _with_features(
+        self, tensors: Tensors, x: Tensor, real: Tensor | None, key: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """The module on one client's samples, and the classifier's input caught on the way."""
         caught: list[Tensor] = []
         module = self.module if real is None else self.masked
@@ -74,7 +78,8 @@ class Functional:
         classifier = module.get_submodule(self.classifier)
         hook = classifier.register_forward_pre_hook(lambda _, args: caught.append(args[0]))
         try:
-            logits = functional_call(module, tensors, (x,))
+            with keyed(key):
+                logits = functional_call(module, tensors, (x,))
         finally:
             hook.remove()
         return logits, caught[-1]
@@ -111,10 +116,14 @@ class Vectorised(Functional):
                 into[name][:, token] = 0
 
     def call(self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
-        def one(params: Tensors, buffers: Tensors, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
-            return self._with_features({**params, **buffers}, x, real)
+        def one(
+            params: Tensors, buffers: Tensors, x: Tensor, real: Tensor | None, key: Tensor | None
+        ) -> tuple[Tensor, Tensor]:
+            return self._with_features({**params, **buffers}, x, real, key)
 
-        logits, features = vmap(one, in_dims=(0, 0, 0, None if rows is None else 0))(params, buffers, x, rows)
+        keys = current_key()
+        clientwise = (0, 0, 0, None if rows is None else 0, None if keys is None else 0)
+        logits, features = vmap(one, in_dims=clientwise)(params, buffers, x, rows, keys)
         return logits, features
 
 
@@ -127,5 +136,7 @@ class OneByOne(Functional):
         sample = x[0]
         if sample.is_cuda and sample.dim() == 4:
             sample = sample.contiguous(memory_format=torch.channels_last)
-        logits, features = self._with_features(tensors, sample, None if rows is None else rows[0])
+        keys = current_key()
+        real, key = (None if each is None else each[0] for each in (rows, keys))
+        logits, features = self._with_features(tensors, sample, real, key)
         return logits.unsqueeze(0), features.unsqueeze(0)

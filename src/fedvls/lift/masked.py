@@ -61,24 +61,3 @@ def masked(module: nn.Module, rows: Rows) -> nn.Module:
             return MaskedBatchNorm(layer, rows)
         module.set_submodule(name, MaskedBatchNorm(layer, rows))
     return module
-
-
-def samples_are_apart(module: nn.Module, x: Tensor, rows: Rows) -> bool:
-    """Whether padding leaves the real samples' outputs alone: tried on samples, with and without one more.
-
-    A custom layer may look across the batch in ways that nobody announces; then minibatches keep their own width.
-    """
-    if len(x) < 3:
-        return False
-    some = next(module.parameters())
-    x = x.to(some.device, some.dtype if x.is_floating_point() else x.dtype)
-    buffers = {name: b.clone() for name, b in module.named_buffers()}
-    rows.real = torch.tensor(2)
-    try:
-        with torch.no_grad():
-            apart = module(x[:2]), module(x[:3])[:2]
-    finally:
-        with torch.no_grad():
-            for name, b in module.named_buffers():
-                b.copy_(buffers[name])
-    return bool(torch.allclose(*apart, rtol=1e-3, atol=1e-4))

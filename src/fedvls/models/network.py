@@ -17,6 +17,7 @@ from torch.func import functional_call
 
 from ..errors import UsageError
 from ..numerics import forward_precision, full_precision, half_precision
+from .dropout import draws_masks, with_keys, without_keys
 
 Tensors = dict[str, Tensor]
 
@@ -56,9 +57,10 @@ class Network:
             raise UsageError(
                 f"the model's classifier {self.classifier!r} has {outputs} outputs, the data {classes} classes"
             )
-        self._train = copy.deepcopy(module).train()
-        self._eval = copy.deepcopy(module).eval()
+        self._train = with_keys(copy.deepcopy(module)).train()
+        self._eval = without_keys(copy.deepcopy(module)).eval()
         self.has_batch_norm = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in module.modules())
+        self.has_dropout = draws_masks(self._train)
 
     def start(self, device: torch.device, dtype: torch.dtype) -> ModelState:
         """A copy of the module's own tensors, floating ones in `dtype`."""
