@@ -32,12 +32,18 @@ class Scale:
                 f"--fraction {self.fraction} must be above 0 and at most 1: the share of the training data"
             )
 
-    def label(self, full_rounds: Sequence[int]) -> str:
-        """`scaled down: 5 of 50 rounds, 10 % of the data`, or nothing for the paper's own setting."""
+    def label(self, full_rounds: Sequence[int], so_far: Sequence[tuple[int, int]] = (), is_cut: bool = False) -> str:
+        """`scaled down: 5 of 50 rounds, 10 % of the data`, or nothing for the paper's own setting.
+
+        so_far: rounds of unfinished runs, and of the paper; is_cut: others were cut to the length of these.
+        """
         said = []
         more = sorted({full for full in full_rounds if self.rounds is not None and full > self.rounds})
         if more:
             said.append(f"{self.rounds} of {' or '.join(map(str, more))} rounds")
+        if so_far:
+            lengths = " and ".join(f"{done} of {full} rounds" for done, full in sorted(set(so_far)))
+            said.append(f"{lengths} so far" + (" (runs that are compared cut to the shortest of them)" * is_cut))
         if self.fraction is not None and self.fraction < 1:
             said.append(f"{100 * self.fraction:g} % of the data")
         parts = [f"scaled down: {', '.join(said)}"] if said else []
