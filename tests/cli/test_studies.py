@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
 
 import pytest
-from support import run_command
+from support import run_command, write_run
 from tiny_files import write_mnist
 
 from fedvls.cli import main
@@ -42,6 +43,70 @@ def test_reproduce_runs_just_the_cells_asked_for_and_says_that_they_are_scaled_d
     assert {p.name for p in (tmp_path / "runs/studies/dirichlet-scaled-down").iterdir()} == {
         *("table.md", "table.tex", "table.csv", "table.json")
     }
+
+
+@pytest.fixture(scope="module")
+def archived(tmp_path_factory):
+    """A folder with an archive of four rounds of two methods, the command that made them, and what it wrote."""
+    folder = tmp_path_factory.mktemp("archived")
+    (folder / "data").mkdir()
+    write_mnist(folder / "data", train=200)
+    command = ["reproduce", "dirichlet", "--dataset", "mnist", "--beta", "0.5", "--methods", "fedavg,fedvls"]
+    scale = ["--rounds", "4", "--set", "epochs=1"]
+    run = [*command, "--seeds", "0", *scale]
+    run_command(*run, "--data-dir", "data", "--device", "cpu", cwd=folder, check=True)
+    table = (folder / "runs/studies/dirichlet-scaled-down/table.json").read_bytes()
+    told = run_command("archive", "pack", "runs/studies/runs", "-o", "results", cwd=folder, check=True).stdout
+    assert len(told.splitlines()) == 2
+    assert all(line.startswith("written: results/fed") and line.endswith("(4 rounds)") for line in told.splitlines())
+    shutil.rmtree(folder / "runs")
+    shutil.rmtree(folder / "data")
+    return folder, run, scale, table
+
+
+def test_a_study_is_rebuilt_from_its_archive_alone_and_its_runs_can_be_shown(archived):
+    folder, run, _, table = archived
+    done = run_command(*run, "--from-archive", "results", cwd=folder, check=True)
+    assert "2 runs: 2 in results" in done.stderr
+    assert (folder / "runs/studies/dirichlet-scaled-down/table.json").read_bytes() == table
+    shown = run_command("show", "runs/studies/runs", "--json", cwd=folder, check=True)
+    assert [(row["method"], row["rounds"], row["complete"]) for row in json.loads(shown.stdout)] == [
+        ("fedavg", 4, True),
+        ("fedvls", 4, True),
+    ]
+    run_command("report", "runs/studies/runs", cwd=folder, check=True)
+    run_command("plot", "curves", "runs/studies/runs", "-o", "curves.png", cwd=folder, check=True)
+
+
+def test_every_study_of_an_archive_is_rebuilt_with_one_line_each(archived):
+    folder, _, scale, _ = archived
+    done = run_command("reproduce", "--from-archive", "results", *scale, "--out", "all", cwd=folder, check=True)
+    assert done.stdout.splitlines() == [
+        "dirichlet: 2 runs -> all/dirichlet-scaled-down: table.md, table.tex, table.csv, table.json"
+    ]
+
+
+def test_unpacking_twice_keeps_what_is_there(archived):
+    folder, *_ = archived
+    first, second = (
+        run_command("archive", "unpack", "results", "-o", "back", cwd=folder, check=True).stdout.splitlines()
+        for _ in range(2)
+    )
+    assert [line.split(": ")[0] for line in first] == ["written", "written"]
+    assert [line.split(": ")[0] for line in second] == ["kept", "kept"]
+
+
+def test_packing_leaves_out_what_has_no_round_and_refuses_another_run(tmp_path):
+    (write_run(tmp_path / "runs" / "begun").path / "metrics.jsonl").unlink()
+    write_run(tmp_path / "runs" / "one")
+    done = run_command("archive", "pack", "runs", "-o", "results", cwd=tmp_path, check=True)
+    assert done.stdout == "written: results/one.json.gz (4 rounds)\n"
+    assert done.stderr == "left out: runs/begun has no finished round\n"
+    write_run(tmp_path / "other" / "one", seed=1)
+    refused = run_command("archive", "pack", "other/one", "-o", "results", cwd=tmp_path)
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("error: results/one.json.gz holds another run than other/one: seed (0 there, 1 here)")
 
 
 def test_missing_data_fail_their_cells_with_one_line(tmp_path, monkeypatch):
@@ -98,6 +163,14 @@ def test_a_sweep_begins_with_a_config_file(tmp_path):
         ("reproduce dirichlet --seeds a", "--seeds: 'a' is not a whole number"),
         ("reproduce drift --set methd=1", "unknown key in study: 'methd'; did you mean 'method'?"),
         ("reproduce drift --ray-address here:1", "--ray-address needs --on ray"),
+        ("reproduce drift --unfinished", "--unfinished needs --from-disk or --from-archive"),
+        ("reproduce drift --from-disk --from-archive x", "--from-disk and --from-archive: give one of them"),
+        ("reproduce drift --from-archive x", "there is no archive at x"),
+        ("reproduce --from-archive x", "there is no archive at x"),
+        ("reproduce --from-archive .", ". holds no archived run (*.json.gz)"),
+        ("reproduce --from-archive x --dataset mnist", "choosing cells or seeds needs a study"),
+        ("archive pack x -o y", "no run at x: the folder does not exist"),
+        ("archive unpack x -o y", "there is no archive at x"),
         ("sweep --over method.lam", "--over 'method.lam' must look like key=value,value"),
         ("sweep --over lr=0.1 --over lr=0.2", "--over names lr twice"),
         ("sweep --over seed=0,1", "give seeds with --seeds"),
