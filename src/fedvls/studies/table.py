@@ -97,7 +97,7 @@ def tabulate(
                 places.append(str(job.folder(root)))
                 used.append(len(records[:length]))
                 is_cut = is_cut or used[-1] < len(records)
-        planned = next(iter(cell.jobs.values())).config.rounds
+        planned = next((job.config.rounds for job in cell.jobs.values()), 0)
         rounds = min([planned, *used])
         if rounds < planned and "first" not in cell.axes:
             so_far.append((rounds, cell.rounds))
