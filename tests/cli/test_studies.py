@@ -114,7 +114,7 @@ def test_missing_data_fail_their_cells_with_one_line(tmp_path, monkeypatch):
     (tmp_path / "data" / "cifar-10-batches-bin").mkdir(parents=True)
     for name in (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin"):
         (tmp_path / "data" / "cifar-10-batches-bin" / name).write_bytes(b"torn")
-    asked = ["--methods", "fedavg", "--seeds", "0", "--data-dir", "data"]
+    asked = ["--dataset", "cifar10", "--methods", "fedavg", "--seeds", "0", "--data-dir", "data"]
     done = run_command("reproduce", "drift", *asked, cwd=tmp_path)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

@@ -184,5 +184,6 @@ def test_every_study_with_an_archived_run_is_found_with_the_rows_and_columns_tha
     found = {selection.study.name: selection for selection in archived_selections(root / "results", scale)}
     assert [row.label for row in found["dirichlet"].rows] == ["fedavg", "fedvls"]
     assert [column.label for column in found["dirichlet"].columns] == ["mnist, beta 0.1", "mnist, beta 0.05"]
+    assert {seed for cell in found["dirichlet"].cells for seed in cell.jobs} == {0, 1}  # of the study's 0, 1, 2
     assert "quantity" not in found
     assert "client-distribution" not in found  # nothing is run for it

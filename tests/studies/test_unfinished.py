@@ -46,7 +46,7 @@ def test_methods_are_compared_at_the_rounds_of_the_shortest_run(tmp_path):
     table, files = table_of(tmp_path, "dirichlet", CIFAR, [37, 100, 52])
     assert [entry.mean for entry in table.entries.values()] == pytest.approx([3.7, 3.7, 3.7])
     assert {(entry.rounds, entry.paper_rounds) for entry in table.entries.values()} == {(37, 100)}
-    label = "scaled down: 37 of 100 rounds so far (runs that are compared cut to the shortest of them)"
+    label = "scaled down: 37 of 100 rounds so far (compared runs are cut to the shortest)"
     assert table.label == label
     assert label[1:] in caption(table)
     assert "| cifar10, beta 0.05, 37 of 100 rounds |" in render(table, "markdown")

@@ -130,7 +130,7 @@ def _rebuild_every(archive: Path, out: Path, scale: Scale, score: str) -> None:
         found = take_from_archive(selection.jobs, archive, out / "runs")
         _, files = run_study(selection, out, None, score, unfinished=True)
         folder, names = files[0].parent, ", ".join(file.name for file in files)
-        typer.echo(f"{selection.study.name}: {found} runs -> {folder}: {names}")
+        typer.echo(f"{selection.study.name}: {found} run{'s' * (found > 1)} -> {folder}: {names}")
 
 
 def _wanted(shorthands: dict[str, str | None], only: list[str]) -> dict[str, list[str]]:

@@ -43,7 +43,7 @@ class Scale:
             said.append(f"{self.rounds} of {' or '.join(map(str, more))} rounds")
         if so_far:
             lengths = " and ".join(f"{done} of {full} rounds" for done, full in sorted(set(so_far)))
-            said.append(f"{lengths} so far" + (" (runs that are compared cut to the shortest of them)" * is_cut))
+            said.append(f"{lengths} so far" + (" (compared runs are cut to the shortest)" * is_cut))
         if self.fraction is not None and self.fraction < 1:
             said.append(f"{100 * self.fraction:g} % of the data")
         parts = [f"scaled down: {', '.join(said)}"] if said else []

@@ -47,14 +47,20 @@ def choose_cells(
 
 
 def archived_selections(archive: Path, scale: Scale) -> Iterator[Selection]:
-    """Of every study of which the archive has a run: the rows and columns that have one."""
+    """Of every study of which the archive has a run: the rows, columns and seeds that have one."""
     for name in names():
         whole = choose_cells(name, {}, None, scale)
-        kept = [cell for cell in whole.cells if any(archived(job, archive) for job in cell.jobs.values())]
-        rows = [row for row in whole.rows if row in {cell.row for cell in kept}]
-        columns = [column for column in whole.columns if column in {cell.column for cell in kept}]
-        if kept:
-            grid = [cell for cell in whole.cells if cell.row in rows and cell.column in columns]
+        jobs = [(cell, seed, job) for cell in whole.cells for seed, job in cell.jobs.items()]
+        there = [(cell, seed) for cell, seed, job in jobs if archived(job, archive)]
+        rows = [row for row in whole.rows if row in {cell.row for cell, _ in there}]
+        columns = [column for column in whole.columns if column in {cell.column for cell, _ in there}]
+        seeds = {seed for _, seed in there}
+        if there:
+            grid = [
+                replace(cell, jobs={seed: job for seed, job in cell.jobs.items() if seed in seeds})
+                for cell in whole.cells
+                if cell.row in rows and cell.column in columns
+            ]
             yield replace(whole, rows=rows, columns=columns, cells=grid)
 
 
