@@ -6,6 +6,8 @@ import csv
 import json
 import shutil
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 
 import pytest
 from support import run_command, write_run
@@ -45,53 +47,63 @@ def test_reproduce_runs_just_the_cells_asked_for_and_says_that_they_are_scaled_d
     }
 
 
+def call(folder, *arguments):
+    """`fedvls ...` in this process: exit code, standard output and standard error."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["fedvls", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+    return end.value.code, out.getvalue(), err.getvalue()
+
+
 @pytest.fixture(scope="module")
 def archived(tmp_path_factory):
     """A folder with an archive of four rounds of two methods, the command that made them, and what it wrote."""
     folder = tmp_path_factory.mktemp("archived")
     (folder / "data").mkdir()
     write_mnist(folder / "data", train=200)
-    command = ["reproduce", "dirichlet", "--dataset", "mnist", "--beta", "0.5", "--methods", "fedavg,fedvls"]
     scale = ["--rounds", "4", "--set", "epochs=1"]
-    run = [*command, "--seeds", "0", *scale]
-    run_command(*run, "--data-dir", "data", "--device", "cpu", cwd=folder, check=True)
+    run = ["reproduce", "dirichlet", "--dataset", "mnist", "--beta", "0.5", "--methods", "fedavg,fedvls", *scale]
+    place = ["--data-dir", "data", "--device", "cpu", "--engine", "sequential", "--workers", "1"]
+    code, _, errors = call(folder, *run, "--seeds", "0", *place)
+    assert code == 0, errors
     table = (folder / "runs/studies/dirichlet-scaled-down/table.json").read_bytes()
-    told = run_command("archive", "pack", "runs/studies/runs", "-o", "results", cwd=folder, check=True).stdout
+    _, told, _ = call(folder, "archive", "pack", "runs/studies/runs", "-o", "results")
     assert len(told.splitlines()) == 2
     assert all(line.startswith("written: results/fed") and line.endswith("(4 rounds)") for line in told.splitlines())
     shutil.rmtree(folder / "runs")
     shutil.rmtree(folder / "data")
-    return folder, run, scale, table
+    return folder, [*run, "--seeds", "0"], scale, table
 
 
 def test_a_study_is_rebuilt_from_its_archive_alone_and_its_runs_can_be_shown(archived):
     folder, run, _, table = archived
-    done = run_command(*run, "--from-archive", "results", cwd=folder, check=True)
-    assert "2 runs: 2 in results" in done.stderr
+    code, _, errors = call(folder, *run, "--from-archive", "results")
+    assert code == 0
+    assert "2 runs: 2 in results" in errors
     assert (folder / "runs/studies/dirichlet-scaled-down/table.json").read_bytes() == table
-    shown = run_command("show", "runs/studies/runs", "--json", cwd=folder, check=True)
-    assert [(row["method"], row["rounds"], row["complete"]) for row in json.loads(shown.stdout)] == [
+    _, shown, _ = call(folder, "show", "runs/studies/runs", "--json")
+    assert [(row["method"], row["rounds"], row["complete"]) for row in json.loads(shown)] == [
         ("fedavg", 4, True),
         ("fedvls", 4, True),
     ]
-    run_command("report", "runs/studies/runs", cwd=folder, check=True)
-    run_command("plot", "curves", "runs/studies/runs", "-o", "curves.png", cwd=folder, check=True)
+    assert call(folder, "report", "runs/studies/runs")[0] == 0
+    assert call(folder, "plot", "curves", "runs/studies/runs", "-o", "curves.png")[0] == 0
 
 
 def test_every_study_of_an_archive_is_rebuilt_with_one_line_each(archived):
     folder, _, scale, _ = archived
-    done = run_command("reproduce", "--from-archive", "results", *scale, "--out", "all", cwd=folder, check=True)
-    assert done.stdout.splitlines() == [
+    code, told, _ = call(folder, "reproduce", "--from-archive", "results", *scale, "--out", "all")
+    assert code == 0
+    assert told.splitlines() == [
         "dirichlet: 2 runs -> all/dirichlet-scaled-down: table.md, table.tex, table.csv, table.json"
     ]
 
 
 def test_unpacking_twice_keeps_what_is_there(archived):
     folder, *_ = archived
-    first, second = (
-        run_command("archive", "unpack", "results", "-o", "back", cwd=folder, check=True).stdout.splitlines()
-        for _ in range(2)
-    )
+    first, second = (call(folder, "archive", "unpack", "results", "-o", "back")[1].splitlines() for _ in range(2))
     assert [line.split(": ")[0] for line in first] == ["written", "written"]
     assert [line.split(": ")[0] for line in second] == ["kept", "kept"]
 
@@ -99,13 +111,14 @@ def test_unpacking_twice_keeps_what_is_there(archived):
 def test_packing_leaves_out_what_has_no_round_and_refuses_another_run(tmp_path):
     (write_run(tmp_path / "runs" / "begun").path / "metrics.jsonl").unlink()
     write_run(tmp_path / "runs" / "one")
-    done = run_command("archive", "pack", "runs", "-o", "results", cwd=tmp_path, check=True)
-    assert done.stdout == "written: results/one.json.gz (4 rounds)\n"
-    assert done.stderr == "left out: runs/begun has no finished round\n"
+    code, told, errors = call(tmp_path, "archive", "pack", "runs", "-o", "results")
+    assert code == 0
+    assert told == "written: results/one.json.gz (4 rounds)\n"
+    assert errors == "left out: runs/begun has no finished round\n"
     write_run(tmp_path / "other" / "one", seed=1)
-    refused = run_command("archive", "pack", "other/one", "-o", "results", cwd=tmp_path)
-    assert refused.returncode == 2
-    (line,) = refused.stderr.splitlines()
+    code, _, errors = call(tmp_path, "archive", "pack", "other/one", "-o", "results")
+    assert code == 2
+    (line,) = errors.splitlines()
     assert line.startswith("error: results/one.json.gz holds another run than other/one: seed (0 there, 1 here)")
 
 
