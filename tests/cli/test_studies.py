@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 
 import pytest
-from support import run_command
+from support import run_command, write_run
 from tiny_files import write_mnist
 
 from fedvls.cli import main
@@ -18,7 +21,7 @@ SMALL = ["--dataset", "digits", "--rounds", "2", "--epochs", "1", "--device", "c
 def test_reproduce_lists_every_study(tmp_path):
     told = run_command("reproduce", cwd=tmp_path, check=True).stdout
     listed = json.loads(run_command("reproduce", "--json", cwd=tmp_path, check=True).stdout)
-    assert len(listed) == 21
+    assert len(listed) == 23
     assert all(study["name"] in told and study["title"] in told for study in listed)
 
 
@@ -44,12 +47,87 @@ def test_reproduce_runs_just_the_cells_asked_for_and_says_that_they_are_scaled_d
     }
 
 
+def call(folder, *arguments):
+    """`fedvls ...` in this process: exit code, standard output and standard error."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["fedvls", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+    return end.value.code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def archived(tmp_path_factory):
+    """A folder with an archive of four rounds of two methods, the command that made them, and what it wrote."""
+    folder = tmp_path_factory.mktemp("archived")
+    (folder / "data").mkdir()
+    write_mnist(folder / "data", train=200)
+    scale = ["--rounds", "4", "--set", "epochs=1"]
+    run = ["reproduce", "dirichlet", "--dataset", "mnist", "--beta", "0.5", "--methods", "fedavg,fedvls", *scale]
+    place = ["--data-dir", "data", "--device", "cpu", "--engine", "sequential", "--workers", "1"]
+    code, _, errors = call(folder, *run, "--seeds", "0", *place)
+    assert code == 0, errors
+    table = (folder / "runs/studies/dirichlet-scaled-down/table.json").read_bytes()
+    _, told, _ = call(folder, "archive", "pack", "runs/studies/runs", "-o", "results")
+    assert len(told.splitlines()) == 2
+    assert all(line.startswith("written: results/fed") and line.endswith("(4 rounds)") for line in told.splitlines())
+    shutil.rmtree(folder / "runs")
+    shutil.rmtree(folder / "data")
+    return folder, [*run, "--seeds", "0"], scale, table
+
+
+def test_a_study_is_rebuilt_from_its_archive_alone_and_its_runs_can_be_shown(archived):
+    folder, run, _, table = archived
+    code, _, errors = call(folder, *run, "--from-archive", "results")
+    assert code == 0
+    assert "2 runs: 2 in results" in errors
+    assert (folder / "runs/studies/dirichlet-scaled-down/table.json").read_bytes() == table
+    _, shown, _ = call(folder, "show", "runs/studies/runs", "--json")
+    assert [(row["method"], row["rounds"], row["complete"]) for row in json.loads(shown)] == [
+        ("fedavg", 4, True),
+        ("fedvls", 4, True),
+    ]
+    assert call(folder, "report", "runs/studies/runs")[0] == 0
+    assert call(folder, "plot", "curves", "runs/studies/runs", "-o", "curves.png")[0] == 0
+
+
+def test_every_study_of_an_archive_is_rebuilt_with_one_line_each(archived):
+    folder, _, scale, _ = archived
+    code, told, _ = call(folder, "reproduce", "--from-archive", "results", *scale, "--out", "all")
+    assert code == 0
+    assert told.splitlines() == [
+        "dirichlet: 2 runs -> all/dirichlet-scaled-down: table.md, table.tex, table.csv, table.json"
+    ]
+
+
+def test_unpacking_twice_keeps_what_is_there(archived):
+    folder, *_ = archived
+    first, second = (call(folder, "archive", "unpack", "results", "-o", "back")[1].splitlines() for _ in range(2))
+    assert [line.split(": ")[0] for line in first] == ["written", "written"]
+    assert [line.split(": ")[0] for line in second] == ["kept", "kept"]
+
+
+def test_packing_leaves_out_what_has_no_round_and_refuses_another_run(tmp_path):
+    (write_run(tmp_path / "runs" / "begun").path / "metrics.jsonl").unlink()
+    write_run(tmp_path / "runs" / "one")
+    code, told, errors = call(tmp_path, "archive", "pack", "runs", "-o", "results")
+    assert code == 0
+    assert told == "written: results/one.json.gz (4 rounds)\n"
+    assert errors == "left out: runs/begun has no finished round\n"
+    write_run(tmp_path / "other" / "one", seed=1)
+    code, _, errors = call(tmp_path, "archive", "pack", "other/one", "-o", "results")
+    assert code == 2
+    (line,) = errors.splitlines()
+    assert line.startswith("error: results/one.json.gz holds another run than other/one: seed (0 there, 1 here)")
+
+
 def test_missing_data_fail_their_cells_with_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDVLS_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "data" / "cifar-10-batches-bin").mkdir(parents=True)
     for name in (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin"):
         (tmp_path / "data" / "cifar-10-batches-bin" / name).write_bytes(b"torn")
-    asked = ["--methods", "fedavg", "--seeds", "0", "--data-dir", "data"]
+    asked = ["--dataset", "cifar10", "--methods", "fedavg", "--seeds", "0", "--data-dir", "data"]
     done = run_command("reproduce", "drift", *asked, cwd=tmp_path)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -98,6 +176,14 @@ def test_a_sweep_begins_with_a_config_file(tmp_path):
         ("reproduce dirichlet --seeds a", "--seeds: 'a' is not a whole number"),
         ("reproduce drift --set methd=1", "unknown key in study: 'methd'; did you mean 'method'?"),
         ("reproduce drift --ray-address here:1", "--ray-address needs --on ray"),
+        ("reproduce drift --unfinished", "--unfinished needs --from-disk or --from-archive"),
+        ("reproduce drift --from-disk --from-archive x", "--from-disk and --from-archive: give one of them"),
+        ("reproduce drift --from-archive x", "there is no archive at x"),
+        ("reproduce --from-archive x", "there is no archive at x"),
+        ("reproduce --from-archive .", ". holds no archived run (*.json.gz)"),
+        ("reproduce --from-archive x --dataset mnist", "choosing cells or seeds needs a study"),
+        ("archive pack x -o y", "no run at x: the folder does not exist"),
+        ("archive unpack x -o y", "there is no archive at x"),
         ("sweep --over method.lam", "--over 'method.lam' must look like key=value,value"),
         ("sweep --over lr=0.1 --over lr=0.2", "--over names lr twice"),
         ("sweep --over seed=0,1", "give seeds with --seeds"),

@@ -235,6 +235,7 @@ def test_four_domains_are_joined_with_a_label_for_each_sample(four, images):
 def test_some_domains_can_be_chosen_and_ordered(four):
     data = load_dataset("digits-domains", data_dir=four, domains=" usps, mnist")
     assert data.domains == ("usps", "mnist")
+    assert load_dataset("digits-domains", data_dir=four, domains=["usps", "mnist"]).fingerprint == data.fingerprint
     assert np.bincount(data.domain_train).tolist() == [10, 20]
 
 
@@ -251,6 +252,8 @@ def test_a_domain_that_is_missing_can_be_left_out(four, offline):
     [
         ("mnist,uspss", "unknown domain 'uspss'; did you mean 'usps'"),
         ("mnist,mnist", "names mnist twice"),
+        (["mnist", "uspss"], "unknown domain 'uspss'; did you mean 'usps'"),
+        (5, "domains = 5 must be names, such as mnist,usps"),
         (" , ", "names none of mnist, usps, svhn, syn-digits"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from tiny_files import WRITERS
 
 SIZES = {
-    "mnist": {"train": 200},
+    "mnist": {"train": 300},
     "cifar10": {"train": 300, "test": 20},
     "cifar100": {"train": 400, "test": 20},
     "tiny-imagenet": {"train": 400, "classes": 200},  # two owners share a class under quantity skew

@@ -6,6 +6,8 @@ import pytest
 
 from fedvls.runs.config import RunConfig
 from fedvls.studies.jobs import Job
+from fedvls.studies.plan import Scale
+from fedvls.studies.reproduce import choose_cells
 
 BASE = {"method": "fedvls", "data": {"name": "digits"}, "partition": {"name": "dirichlet", "beta": 0.1}}
 
@@ -62,3 +64,18 @@ def test_a_folder_name_is_safe_whatever_the_data_are_called():
     assert "/" not in job.name
     assert " " not in job.name
     assert job.name.endswith(f"-s0-{job.key}")
+
+
+@pytest.mark.parametrize(
+    ("study", "asked", "name"),
+    [
+        ("dirichlet", {"dataset": ["mnist"], "beta": ["0.05"], "method": ["fedvls"]}, "dirichlet-0.05-s0-aabe27e6054b"),
+        ("dirichlet", {"dataset": ["cifar10"], "beta": ["0.05"], "method": ["fedavg"]}, "0.05-s0-dc0a4effc0db"),
+        ("quantity", {"dataset": ["cifar100"], "method": ["fedgf"]}, "fedgf-cifar100-quantity-s0-863dd7071c93"),
+        ("classwise-kd", {"row": ["fedntd"], "class": ["0"]}, "fedntd-cifar10-dirichlet-0.05-s0-7b514be9225c"),
+    ],
+)
+def test_archived_runs_are_found_by_the_names_they_were_given(study, asked, name):
+    """Names as the first archive has them. What is added to a configuration or to a method must leave them as they
+    are, or every archived run is lost to its study: leave a new key out of `Job.key` where it has its default."""
+    assert choose_cells(study, asked, [0], Scale()).jobs[-1].name.endswith(name)

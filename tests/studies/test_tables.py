@@ -114,7 +114,7 @@ def test_one_failing_cell_leaves_the_others(tmp_path, data_dir):
     """Of 300 samples, ten clients can have 20 each; twenty cannot."""
     place = {"data_dir": str(data_dir), "device": "cpu", "engine": "sequential"}
     changes = (*QUICK, "partition.beta=5", "partition.min_size=20", "augmentation=none")
-    wanted = {"method": ["fedavg"], "clients": ["10", "20"]}
+    wanted = {"dataset": ["cifar10"], "method": ["fedavg"], "clients": ["10", "20"]}
     selection = choose_cells("client-number", wanted, [0], Scale(1, None, changes, place))
     table, _ = reproduce(selection, tmp_path, here(lambda job: Callback()))
     ten, twenty = (table.entry(table.rows[0], column) for column in table.columns)

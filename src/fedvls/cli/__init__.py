@@ -22,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-COMMANDS = "demo run compare sweep reproduce resume show report plot watch partition ls bench flower"
+COMMANDS = "demo run compare sweep reproduce archive resume show report plot watch partition ls bench flower"
 for _module in COMMANDS.split():
     importlib.import_module(f".{_module}", __name__).add_to(app)
 

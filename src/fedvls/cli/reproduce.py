@@ -23,6 +23,7 @@ from .studies import (
 )
 
 if TYPE_CHECKING:
+    from ..studies.plan import Scale
     from ..studies.table import StudyTable
 
 
@@ -47,6 +48,16 @@ def reproduce(
     ] = None,
     score: Annotated[str, typer.Option(help="best, last or mean_last_five.")] = "best",
     from_disk: Annotated[bool, typer.Option("--from-disk", help="Run nothing: the table of what is finished.")] = False,
+    from_archive: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run nothing: the runs are in this archive (results/ in this project). Without NAME: every study."
+        ),
+    ] = None,
+    unfinished: Annotated[
+        bool,
+        typer.Option("--unfinished", help="With --from-...: count runs as far as they have come, and label them so."),
+    ] = False,
     data_dir: Annotated[str | None, typer.Option(help="Folder with the data sets' files.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")] = Path("runs/studies"),
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
@@ -63,24 +74,37 @@ def reproduce(
 ) -> None:
     """Run a study of the paper, or part of it, and set the numbers beside the published ones."""
     from ..report.tables import SCORES
+    from ..studies.archive import take_from_archive
     from ..studies.plan import Scale
     from ..studies.reproduce import choose_cells
     from ..studies.reproduce import reproduce as run_study
 
     form = "json" if json else format
     check_format(form)
-    if name is None:
-        _list(form)
-        return
     if score not in SCORES:
         raise UsageError(f"--score {score!r} is not one of {', '.join(SCORES)}")
+    if from_disk and from_archive:
+        raise UsageError("--from-disk and --from-archive: give one of them")
+    if unfinished and not (from_disk or from_archive):
+        raise UsageError("--unfinished needs --from-disk or --from-archive: otherwise what is unfinished is finished")
     wanted = _wanted({"dataset": dataset, "beta": beta, "method": methods}, only or [])
     place = {"data_dir": data_dir and str(Path(data_dir).expanduser().resolve()), "device": device, "engine": engine}
     changes = [*(settings or []), *([f"dtype={dtype}"] if dtype not in (None, "float32") else [])]
     scale = Scale(rounds, fraction, tuple(changes), {k: v for k, v in place.items() if v is not None})
+    if name is None:
+        if from_archive is None:
+            _list(form)
+        elif wanted or seeds:
+            raise UsageError("choosing cells or seeds needs a study: fedvls reproduce NAME --from-archive ...")
+        else:
+            _rebuild_every(from_archive, out, scale, score)
+        return
     selection = choose_cells(name, wanted, whole_numbers(seeds, "--seeds") if seeds else None, scale)
-    if from_disk or not selection.study.trains:
-        table, files = run_study(selection, out, None, score)
+    if from_archive:
+        found = take_from_archive(selection.jobs, from_archive, out / "runs")
+        typer.echo(f"{len(selection.jobs)} runs: {found} in {from_archive}", err=True)
+    if from_disk or from_archive or not selection.study.trains:
+        table, files = run_study(selection, out, None, score, unfinished=unfinished)
     else:
         with backend(selection.jobs, out / "runs", workers, on, ray_address) as (chosen, tell):
             table, files = run_study(selection, out, chosen, score, tell)
@@ -93,6 +117,20 @@ def reproduce(
     for file in files:
         typer.echo(f"written: {file}", err=True)
     report_failures([entry.failure for entry in table.entries.values() if entry.failure])
+
+
+def _rebuild_every(archive: Path, out: Path, scale: Scale, score: str) -> None:
+    """One line per study of which the archive has runs."""
+    from ..studies.archive import archived_files, take_from_archive
+    from ..studies.reproduce import archived_selections
+    from ..studies.reproduce import reproduce as run_study
+
+    archived_files([archive])  # a folder without runs is said now
+    for selection in archived_selections(archive, scale):
+        found = take_from_archive(selection.jobs, archive, out / "runs")
+        _, files = run_study(selection, out, None, score, unfinished=True)
+        folder, names = files[0].parent, ", ".join(file.name for file in files)
+        typer.echo(f"{selection.study.name}: {found} run{'s' * (found > 1)} -> {folder}: {names}")
 
 
 def _wanted(shorthands: dict[str, str | None], only: list[str]) -> dict[str, list[str]]:

@@ -28,6 +28,8 @@ from .folder import load_folder
 from .fraction import take_fraction
 from .mnist import load_fashion_mnist, load_mnist
 from .npz import load_npz
+from .released import evaluate_on as evaluated_on
+from .released import merge_and_split
 from .svhn import load_svhn, load_syn_digits
 from .text_csv import ENDINGS as CSV_ENDINGS
 from .text_csv import has_texts, load_csv
@@ -51,7 +53,7 @@ DATASETS.register("digits-domains")(load_digits_domains)
 DATASETS.register("folder")(load_folder)
 DATASETS.register("csv")(load_csv)
 
-_COMMON = ("name", "data_dir", "mean", "std", "classes", "fraction")
+_COMMON = ("name", "data_dir", "mean", "std", "classes", "fraction", "merged_split", "evaluate_on")
 
 
 def load_dataset(
@@ -61,6 +63,8 @@ def load_dataset(
     std: Scale | None = None,
     classes: int | None = None,
     fraction: float | None = None,
+    merged_split: float | None = None,
+    evaluate_on: str | None = None,
     **values: Any,
 ) -> FederatedData:
     """Load a data set by its registered name, or from the path of an `.npz`, a `.csv` or a folder of images.
@@ -69,13 +73,16 @@ def load_dataset(
     mean, std: replace the normalisation, one number or one per channel.
     classes: replace the number of classes, for instance when the highest class has no sample.
     fraction: train with this share of every class only, for a quick look; the test set stays whole.
+    merged_split, evaluate_on: divide and score as the authors' program does (`fedvls.data.released`); for study only.
     values: what the data set itself can be asked for, such as `max_vocabulary` of ag-news (`fedvls ls datasets`).
     """
     if (mean is None) != (std is None):
         raise UsageError(f"mean = {mean} and std = {std}: give both or neither")
     try:
         data = _load(str(name), data_dir, mean, std, classes, values)
-        return data if fraction is None else take_fraction(data, fraction)
+        data = data if merged_split is None else merge_and_split(data, merged_split)
+        data = data if fraction is None else take_fraction(data, fraction)
+        return data if evaluate_on is None else evaluated_on(data, evaluate_on)
     except OSError as error:  # a folder that may not be entered, a name that is too long
         raise DataError(f"{error.filename or name} cannot be read: {error.strerror or one_line(error)}") from None
 

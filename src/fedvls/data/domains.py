@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +28,15 @@ _SIDE = 32
 _CHUNK = 4096  # images that are resized in one go
 
 
-def load_digits_domains(data_dir: str | None = None, domains: str = "mnist,usps,svhn,syn-digits") -> FederatedData:
+def load_digits_domains(
+    data_dir: str | None = None, domains: str | Sequence[str] = "mnist,usps,svhn,syn-digits"
+) -> FederatedData:
     """Digits of four domains (mnist, usps, svhn, syn-digits), 10 classes: images of 3x32x32, a test set for each.
 
     Every image is brought to 32x32 by bilinear interpolation (pixel centres aligned, edges repeated) and rounded; grey
     ones get three equal channels. `domain_train` and `domain_test` say which domain a sample is from. The partition
     `per-domain` gives every domain its own clients.
-    domains: those to use, separated by commas; the order numbers them.
+    domains: those to use, as a list or separated by commas; the order numbers them.
     """
     names = _names(domains)
     folder = data_folder(data_dir)
@@ -95,8 +97,11 @@ def _weights(old: int, new: int) -> NDArray[np.float32]:
     return weights
 
 
-def _names(domains: str) -> list[str]:
-    names = [name.strip() for name in domains.split(",") if name.strip()]
+def _names(domains: str | Sequence[str]) -> list[str]:
+    if not isinstance(domains, str | Sequence):
+        raise UsageError(f"domains = {domains!r} must be names, such as mnist,usps")
+    listed = domains.split(",") if isinstance(domains, str) else list(map(str, domains))
+    names = [name.strip() for name in listed if name.strip()]
     if not names:
         raise UsageError(f"domains = {domains!r} names none of {', '.join(FIND)}")
     for at, name in enumerate(names):

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ class FederatedData:
     domains: names of the domains samples come from; domain_train, domain_test: the number of each sample's domain.
     clients: data that are divided already: for every client the positions of its training samples.
     spec: the arguments of `load_dataset` that load this again; None for arrays that came from memory.
+    scored_on: "train" where the test set is the training set, which only the study of another program's numbers wants.
     """
 
     x_train: Array
@@ -57,6 +58,7 @@ class FederatedData:
     domain_train: NDArray[np.int64] | None = None
     domain_test: NDArray[np.int64] | None = None
     clients: Positions | None = None
+    scored_on: Literal["test", "train"] = "test"
 
     @classmethod
     def from_arrays(
@@ -225,6 +227,8 @@ class FederatedData:
             }
         if self.clients is not None:
             about["clients"] = [len(own) for own in self.clients]
+        if self.scored_on == "train":
+            about["scores"] = "ON TRAINING DATA: the test samples are the training samples"
         return about
 
     def __repr__(self) -> str:

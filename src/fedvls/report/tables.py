@@ -117,6 +117,7 @@ def short_name(section: dict[str, Any]) -> str:
     for part in ("step", "server"):
         if isinstance(section.get(part), dict):
             shown[part] = section[part].get("name")
+    shown |= {key: section[key] for key in ("merged_split", "evaluate_on") if key in section}  # of data
     short = name.rsplit("/", 1)[-1]
     return f"{short}({', '.join(f'{k}={v}' for k, v in shown.items())})" if shown else short
 

@@ -33,7 +33,9 @@ def curves_of(table: StudyTable) -> dict[str, dict[str, list[list[float]]]]:
     """Column -> row -> one curve of accuracies per seed, as far as they were measured."""
     return {
         column.label: {
-            row.label: [[r["accuracy"] for r in RunDirectory(Path(run)).records()] for run in entry.runs]
+            row.label: [
+                [r["accuracy"] for r in RunDirectory(Path(run)).records()[: entry.length]] for run in entry.runs
+            ]
             for row in table.rows
             if (entry := table.entry(row, column)).runs
         }

@@ -32,12 +32,18 @@ class Scale:
                 f"--fraction {self.fraction} must be above 0 and at most 1: the share of the training data"
             )
 
-    def label(self, full_rounds: Sequence[int]) -> str:
-        """`scaled down: 5 of 50 rounds, 10 % of the data`, or nothing for the paper's own setting."""
+    def label(self, full_rounds: Sequence[int], so_far: Sequence[tuple[int, int]] = (), is_cut: bool = False) -> str:
+        """`scaled down: 5 of 50 rounds, 10 % of the data`, or nothing for the paper's own setting.
+
+        so_far: rounds of unfinished runs, and of the paper; is_cut: others were cut to the length of these.
+        """
         said = []
         more = sorted({full for full in full_rounds if self.rounds is not None and full > self.rounds})
         if more:
             said.append(f"{self.rounds} of {' or '.join(map(str, more))} rounds")
+        if so_far:
+            lengths = " and ".join(f"{done} of {full} rounds" for done, full in sorted(set(so_far)))
+            said.append(f"{lengths} so far" + (" (compared runs are cut to the shortest)" * is_cut))
         if self.fraction is not None and self.fraction < 1:
             said.append(f"{100 * self.fraction:g} % of the data")
         parts = [f"scaled down: {', '.join(said)}"] if said else []
@@ -48,7 +54,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of the table: the jobs it is read from, one per seed, and the rounds they have in the paper."""
+    """One place of the table: the jobs it is read from, one per seed, and the rounds they have in the paper.
+
+    A place at which there is nothing to measure has no job.
+    """
 
     row: Point
     column: Point
@@ -70,6 +79,9 @@ def plan(
     for row in rows:
         for column in columns:
             axes = study.axes(row, column)
+            if not study.has(row, column):
+                cells.append(Cell(row, column, axes))
+                continue
             settings = {**study.settings, **row.settings, **column.settings}
             made = {seed: _job(axes, settings, seed, scale, starts[seed][0]) for seed in seeds}
             jobs = {seed: job for seed, (job, _) in made.items()}
@@ -98,12 +110,12 @@ def paper_setting(axes: Axes) -> dict[str, Any]:
     from .. import methods  # noqa: F401  (registers them)
 
     of_data = copy.deepcopy(protocol()["datasets"][axes["dataset"]])
-    lam = of_data.pop("lam")
+    lam, _ = of_data.pop("lam"), of_data.pop("title", None)
     values: dict[str, Any] = {**of_data, **protocol()["methods"].get(axes["method"], {})}
     if "partition" not in values and "partition" not in axes:
         values["partition"] = "quantity" if "shards" in axes else "dirichlet"
     for axis, value in axes.items():
-        if axis in SETTINGS:
+        if axis in SETTINGS and not (axis == "dataset" and "data" in values):
             assign(values, SETTINGS[axis], value)
     if "lam" in METHODS.entry(axes["method"]).defaults:
         values["method"].setdefault("lam", lam)

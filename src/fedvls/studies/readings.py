@@ -1,4 +1,4 @@
-"""How a number is read from the metrics of a finished run. Accuracies in percent."""
+"""How a number is read from the metrics of a run. Accuracies in percent."""
 
 from __future__ import annotations
 
@@ -13,15 +13,25 @@ from .study import Axes
 Rounds = Sequence[Record]
 
 
-def read_value(kind: str, records: Rounds, axes: Axes, score: str, full_rounds: int) -> float:
+def readable(kind: str, records: Rounds) -> Rounds:
+    """The rounds up to the last one that such a number can be read from: not all of them evaluate clients' models."""
+    if kind not in OF_CLIENTS:
+        return records
+    return records[: max((place for place, record in enumerate(records, 1) if "local" in record), default=0)]
+
+
+def read_value(
+    kind: str, records: Rounds, axes: Axes, score: str, full_rounds: int, planned: int | None = None
+) -> float:
     """The number at `axes`, not a number where the run has none.
 
-    `first` means so many of the paper's `full_rounds`, and the same share of a shorter run.
+    `first` means so many of the paper's `full_rounds`, and the same share of a run of which fewer are `planned` (by
+    default as many as there are). A run that has not come so far has no number.
     """
     if "first" in axes:
-        count = max(1, round(len(records) * axes["first"] / full_rounds))
-        records = records[:count]
-    return READINGS[kind](records, axes, score)
+        count = max(1, round((planned or len(records)) * axes["first"] / full_rounds))
+        records = records[:count] if len(records) >= count else []
+    return READINGS[kind](records, axes, score) if records else float("nan")
 
 
 def _accuracy(records: Rounds, axes: Axes, score: str) -> float:
@@ -74,6 +84,8 @@ def _of_class(per_class: Sequence[float], axes: Axes) -> float:
     return 100 * float(sum(per_class) / len(per_class) if chosen == "average" else per_class[chosen])
 
 
+# These read the models of clients, which are evaluated in some rounds and in the last.
+OF_CLIENTS = ("drift", "client-class", "class", "confusion")
 READINGS: dict[str, Callable[[Rounds, Axes, str], float]] = {
     "accuracy": _accuracy,
     "domain": _domain,

@@ -42,12 +42,18 @@ def caption(table: StudyTable) -> str:
 
 
 def head(table: StudyTable, column: Point) -> str:
-    """A column's label with the rounds behind it: those of most rows; CSV and JSON have them cell by cell."""
+    """A column's label with the rounds behind it: those of most rows; CSV and JSON have them cell by cell.
+
+    Where some rows have fewer than the paper and not all the same, every number of rounds is told.
+    """
     entries = [table.entry(row, column) for row in table.rows]
-    ((done, full), _), *_ = Counter((entry.rounds, entry.paper_rounds) for entry in entries).most_common()
+    lengths = Counter((e.rounds, e.paper_rounds) for e in [e for e in entries if e.measured] or entries).most_common()
+    (_, full), _ = lengths[0]
     if not full:  # nothing was trained
         return column.label
-    return f"{column.label}, {done} of {full} rounds" if done < full else f"{column.label}, {done} rounds"
+    fewer = any(done < full for (done, full), _ in lengths) and len({done for (done, _), _ in lengths}) > 1
+    told = [f"{done} of {full}" if done < full else str(done) for (done, full), _ in lengths]
+    return f"{column.label}, {' / '.join(told if fewer else told[:1])} rounds"
 
 
 def number(value: float, unit: str) -> str:

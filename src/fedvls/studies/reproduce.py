@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..runs.files import write_atomically
+from .archive import archived
 from .execute import Backend, execute
 from .figures import draw
 from .jobs import Job, with_starts
@@ -45,21 +46,41 @@ def choose_cells(
     return Selection(study, rows, columns, scale, cells)
 
 
+def archived_selections(archive: Path, scale: Scale) -> Iterator[Selection]:
+    """Of every study of which the archive has a run: the rows, columns and seeds that have one."""
+    for name in names():
+        whole = choose_cells(name, {}, None, scale)
+        jobs = [(cell, seed, job) for cell in whole.cells for seed, job in cell.jobs.items()]
+        there = [(cell, seed) for cell, seed, job in jobs if archived(job, archive)]
+        rows = [row for row in whole.rows if row in {cell.row for cell, _ in there}]
+        columns = [column for column in whole.columns if column in {cell.column for cell, _ in there}]
+        seeds = {seed for _, seed in there}
+        if there:
+            grid = [
+                replace(cell, jobs={seed: job for seed, job in cell.jobs.items() if seed in seeds})
+                for cell in whole.cells
+                if cell.row in rows and cell.column in columns
+            ]
+            yield replace(whole, rows=rows, columns=columns, cells=grid)
+
+
 def reproduce(
     selection: Selection,
     root: Path,
     backend: Backend | None,
     score: str = "best",
     tell: Callable[[Job, str | None], None] = lambda *_: None,
+    unfinished: bool = False,
 ) -> tuple[StudyTable, list[Path]]:
     """Run what is missing (nothing without a backend), and write table and figures; the files come with the table.
 
+    unfinished: the table counts runs that are not finished, as far as they have come.
     Runs are shared by all studies under `root`: a cell that another study has run is not run again.
     """
     study, scale = selection.study, selection.scale
     if study.trains:
         failures = execute(selection.jobs, root / "runs", backend, tell) if backend else {}
-        table = tabulate(study, selection.cells, root / "runs", scale, score, failures)
+        table = tabulate(study, selection.cells, root / "runs", scale, score, failures, unfinished)
     else:
         table = count_labels(study, selection.rows, selection.columns, scale)
     folder = root / (f"{study.name}-scaled-down" if table.label else study.name)

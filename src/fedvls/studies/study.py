@@ -31,19 +31,22 @@ SETTINGS = {
     "participation": "participation",
     "epochs": "epochs",
     "clients": "clients",
+    "scored": "data.evaluate_on",
 }
 # Axes that say what is read: of whom, when, which class.
 READING = ("first", "domain", "client", "class", "moment", "actual", "predicted")
-NAMED_BY_VALUE = ("method", "dataset", "model", "domain", "partition")
+NOT_AXES = ("label", "set", "only")
+NAMED_BY_VALUE = ("method", "model", "domain", "partition")
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A row or a column: its axes, its name, and settings beyond the axes."""
+    """A row or a column: its axes, its name, settings beyond the axes, and the axes of the cells it has (all)."""
 
     axes: Axes
     label: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    only: Axes = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,11 @@ class Study:
 
     def axes(self, row: Point, column: Point) -> dict[str, Any]:
         return {**self.fixed, **row.axes, **column.axes}
+
+    def has(self, row: Point, column: Point) -> bool:
+        """Whether there is something to measure at this place of the table."""
+        axes = self.axes(row, column)
+        return all(axes[axis] == value for point in (row, column) for axis, value in point.only.items())
 
     def printed(self, row: Point, column: Point) -> Published | None:
         """The published value of a cell."""
@@ -166,30 +174,39 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _points(given: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> tuple[Point, ...]:
-    """A list of points as it is, or the product of axes; an axis whose values are mappings stands for several."""
-    if isinstance(given, Mapping):
-        combinations = itertools.product(*([(axis, v) for v in values] for axis, values in given.items()))
-        given = [_merged(combination) for combination in combinations]
-    return tuple(_point(entry) for entry in given)
+    """The product of axes, or a list of points and products; an axis whose values are mappings stands for several."""
+    products = [given] if isinstance(given, Mapping) else given
+    return tuple(_point(entry) for product in products for entry in _entries(product))
+
+
+def _entries(product: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every combination of the axes' values; an axis that is no list has one."""
+    listed = {axis: values if isinstance(values, list) else [values] for axis, values in product.items()}
+    combinations = itertools.product(*([(axis, v) for v in values] for axis, values in listed.items()))
+    return [_merged(combination) for combination in combinations]
 
 
 def _merged(combination: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for axis, value in combination:
-        merged |= value if isinstance(value, Mapping) else {axis: value}
+        merged |= value if isinstance(value, Mapping) and axis not in NOT_AXES else {axis: value}
     return merged
 
 
 def _point(entry: Mapping[str, Any]) -> Point:
-    axes = {axis: value for axis, value in entry.items() if axis not in ("label", "set")}
+    axes = {axis: value for axis, value in entry.items() if axis not in NOT_AXES}
     label = entry.get("label") or ", ".join(axis_text(axis, value) for axis, value in axes.items())
-    return Point(axes, label, entry.get("set", {}))
+    return Point(axes, label, entry.get("set", {}), entry.get("only", {}))
 
 
 def axis_text(axis: str, value: Any) -> str:
     """`beta 0.05`, but `fedvls`: names speak for themselves."""
     if axis == "first":
         return f"first {value} rounds"
+    if axis == "scored":
+        return f"scored on its {'training' if value == 'train' else 'test'} data"
+    if axis == "dataset":
+        return str(protocol()["datasets"][value].get("title", value))
     return str(value) if axis in NAMED_BY_VALUE else f"{axis} {value}"
 
 

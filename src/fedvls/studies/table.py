@@ -12,11 +12,10 @@ import numpy as np
 
 from ..data.fraction import share_of
 from ..report.tables import mean_std
-from ..runs.store import RunDirectory
 from .claims import Verdict, judge
-from .jobs import Job
 from .plan import Cell, Scale, paper_setting
-from .readings import read_value
+from .progress import Runs, compared
+from .readings import read_value, readable
 from .study import Point, Published, Study, protocol
 
 
@@ -32,6 +31,8 @@ class Entry:
     paper_rounds: int = 0
     runs: Sequence[str] = ()
     failure: str | None = None
+    length: int | None = None
+    """So many rounds of each run count, where runs were cut to the shortest of those they are compared with."""
 
     @property
     def mean(self) -> float | None:
@@ -70,35 +71,43 @@ class StudyTable:
 
 
 def tabulate(
-    study: Study, cells: Iterable[Cell], root: Path, scale: Scale, score: str, failures: Mapping[str, str]
+    study: Study,
+    cells: Iterable[Cell],
+    root: Path,
+    scale: Scale,
+    score: str,
+    failures: Mapping[str, str],
+    unfinished: bool = False,
 ) -> StudyTable:
-    """The table of what is on disk under `root`; `failures` says by key why a job has no result."""
-    cells, records = list(cells), _Records(root)
-    entries = {}
+    """The table of what is on disk under `root`; `failures` says by key why a job has no result.
+
+    unfinished: also of runs that are not finished, as far as they have come.
+    """
+    cells, runs = list(cells), Runs(root, unfinished)
+    lengths = runs.equal_lengths(study, cells)
+    entries, so_far, is_cut = {}, [], False
     for cell in cells:
-        measured, runs = {}, []
+        measured, places, used = {}, [], []
+        length = lengths.get(compared(study, cell))
         for seed, job in cell.jobs.items():
-            found = records.of(job)
-            if found is None:
-                continue
-            value = read_value(study.read, found, cell.axes, score, cell.rounds)
+            records = readable(study.read, runs.of(job))
+            value = read_value(study.read, records[:length], cell.axes, score, cell.rounds, runs.planned(job))
             if math.isfinite(value):
                 measured[seed] = value
-                runs.append(str(job.folder(root)))
-        rounds = next(iter(cell.jobs.values())).config.rounds
+                places.append(str(job.folder(root)))
+                used.append(len(records[:length]))
+                is_cut = is_cut or used[-1] < len(records)
+        planned = next((job.config.rounds for job in cell.jobs.values()), 0)
+        rounds = min([planned, *used])
+        if rounds < planned and "first" not in cell.axes:
+            so_far.append((rounds, cell.rounds))
         failure = next((failures[job.key] for job in cell.jobs.values() if job.key in failures), None)
         printed = study.printed(cell.row, cell.column)
-        entry = Entry(cell.row, cell.column, printed, measured, rounds, cell.rounds, runs, failure)
+        entry = Entry(cell.row, cell.column, printed, measured, rounds, cell.rounds, places, failure, length)
         entries[cell.row.label, cell.column.label] = entry
     seeds = list(dict.fromkeys(seed for cell in cells for seed in cell.jobs))
-    return _table(
-        study,
-        cells,
-        entries,
-        seeds,
-        score,
-        scale.label([n for cell in cells for n in (cell.rounds, cell.start_rounds)]),
-    )
+    full = [n for cell in cells for n in (cell.rounds, cell.start_rounds)]
+    return _table(study, cells, entries, seeds, score, scale.label(full, so_far, is_cut))
 
 
 def count_labels(study: Study, rows: Sequence[Point], columns: Sequence[Point], scale: Scale) -> StudyTable:
@@ -141,17 +150,3 @@ def _table(
     rows = list(dict.fromkeys(cell.row for cell in cells))
     columns = list(dict.fromkeys(cell.column for cell in cells))
     return StudyTable(study, rows, columns, entries, seeds, score, label)
-
-
-class _Records:
-    """Metrics of finished jobs, read once however many cells share them."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._read: dict[str, list[dict[str, Any]] | None] = {}
-
-    def of(self, job: Job) -> list[dict[str, Any]] | None:
-        if job.key not in self._read:
-            finished = job.is_finished(self._root)
-            self._read[job.key] = RunDirectory(job.folder(self._root)).records() if finished else None
-        return self._read[job.key]
