@@ -3,8 +3,8 @@
     python benchmarks/printed.py docs/reproduction.md           # fill them in
     python benchmarks/printed.py --check docs/reproduction.md   # exit code 1 if a page is not what the commands print
 
-In a page, the lines between `<!-- printed -->` and `<!-- end -->` are the standard output of the `fedvls` command in the
-code block above them. Commands run in the project's folder.
+In a page, the lines between `<!-- printed -->` and `<!-- end -->` are the standard output of the `fedvls` command in
+the code block above them. Commands run in the project's folder.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ PARTS = {
     "backbones": {"method": ["fedvls"], "beta": ["0.05"]},
     "ag-news": {"method": ["fedavg", "fedconcat", "fedvls"]},
     "communication-rounds": METHODS,
+    "variants": {"dataset": ["mnist", "cifar10"]},  # texts have another network: they are in "ag-news"
 }
 
 
