@@ -61,8 +61,10 @@ def reproduce(
     data_dir: Annotated[str | None, typer.Option(help="Folder with the data sets' files.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")] = Path("runs/studies"),
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    engine: Annotated[str | None, typer.Option(help="auto, parallel or sequential.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32 or float64; another than the paper's is labelled.")] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, sequential, parallel, stacked or graphed.")] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="float32, float64, tf32 or bf16; all but the first are labelled.")
+    ] = None,
     workers: Workers = None,
     on: On = Place.here,
     ray_address: RayAddress = None,
