@@ -16,6 +16,7 @@ OTHER_FORMS: list[tuple[str, dict[str, Any]]] = [
     ("fedvls", {"suppression": "printed"}),
     ("fedvls", {"suppression": "none", "calibration": False}),
     ("fedvls-soft", {"trust": "both", "suppression": "bounded"}),
+    ("fedvls-soft", {"vacant": "average"}),
     ("fedlc", {"true_class": "left-out"}),
     ("fedrs", {"scale": "soft"}),
     ("feddkd", {"beta": 8.0, "temperature": 4.0}),

@@ -91,6 +91,17 @@ def test_vacant_classes_stay_in_the_softened_softmax(method_of, draw_batch):
     assert softened.loss(**batch).item() == pytest.approx(-(math.log(0.4) + math.log(0.3)) / 2, rel=1e-7)
 
 
+def test_present_classes_are_calibrated_against_each_other_and_vacant_ones_left_alone(method_of, draw_batch):
+    """A client with one class has plain cross-entropy; one with all classes has FedVLS's calibrated loss."""
+    soft = {"strength": 1.0, "smoothing": 0.0, "vacant": "average", "lam": 0.0, "suppression": "none"}
+    single = draw_batch([0, 7, 0, 0, 0], 8, labels=[1] * 8)
+    same(method_of("fedvls-soft", **soft).loss(**single), cross_entropy(single))
+    everything = draw_batch([6, 2, 3, 4, 1], 8)
+    calibrated = method_of("fedvls", lam=0.0, suppression="none")
+    same(method_of("fedvls-soft", **soft).loss(**everything), calibrated.loss(**everything))
+    assert calibrated.loss(**single).item() < 1e-6  # what FedVLS learns from the labels of such a client
+
+
 def test_a_teacher_counts_as_far_as_it_knows_the_labels(method_of, draw_batch, parts):
     """A teacher that gives every label probability q weighs q; one that is sure of another class has no say."""
     batch = draw_batch(COUNTS, 8)

@@ -50,19 +50,29 @@ def calibrated_cross_entropy(floor: float = FLOOR) -> Term:
     return value
 
 
-def softened_cross_entropy(strength: float, smoothing: float, trusted: bool = False) -> Term:
-    """CE(z + a_i * log p', y), p' = (1 - smoothing) p + smoothing / C: a calibration between none and L_cal's.
+def softened_cross_entropy(
+    strength: float, smoothing: float, vacant: Literal["rare", "average"] = "rare", trusted: bool = False
+) -> Term:
+    """CE(z + a_i * log w, y): a calibration between none and L_cal's.
 
-    a_i = strength, and with `trusted` times the probability the teacher gives sample i's label. strength = 0 and
-    smoothing = 1 are plain cross-entropy; strength = 1 and smoothing -> 0 is L_cal. A vacant class stays in the softmax
-    with the weight smoothing / C: clients without a class still learn that their samples are not of it.
+    "rare":     w = (1 - smoothing) p + smoothing / C =: p'. A vacant class stays in the softmax with smoothing / C.
+    "average":  w_c = p'(c) / mean of p' over the present classes, and 1 for vacant ones: present classes are calibrated
+                against each other, and a vacant class weighs as much as an average present one.
+    a_i = strength, and with `trusted` times the probability the teacher gives sample i's label.
+    strength = 0 and smoothing = 1 are plain cross-entropy; strength = 1 and smoothing -> 0 is L_cal where vacant
+    classes are rare or there are none. With L_cal a client with one class learns nothing from its labels: its softmax
+    has no rival. Here vacant classes remain rivals.
     """
 
     @term("softened_cross_entropy", *(["teacher_logits"] if trusted else []))
     def value(inputs: LossInputs) -> Tensor:
-        logits = full_precision(inputs.logits)
-        prior = inputs.client.prior.to(logits.dtype).unsqueeze(-2)
-        shift = strength * ((1 - smoothing) * prior + smoothing / logits.shape[-1] + FLOOR).log()
+        logits, client = full_precision(inputs.logits), inputs.client
+        weights = (1 - smoothing) * client.prior.to(logits.dtype) + smoothing / logits.shape[-1] + FLOOR
+        if vacant == "average":
+            present = (~client.vacant).to(logits.dtype)
+            mean = (weights * present).sum(-1, keepdim=True) / present.sum(-1, keepdim=True)
+            weights = (weights / mean).masked_fill(client.vacant, 1.0)
+        shift = strength * weights.log().unsqueeze(-2)
         if trusted:
             shift = shift * trust_in_teacher(inputs).unsqueeze(-1)
         return _negative_log_likelihood(inputs, logits + shift)
