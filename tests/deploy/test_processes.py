@@ -103,7 +103,7 @@ def test_three_sites_with_tls_and_node_keys_end_with_the_simulators_weights(depl
     assert last["sites"]["accuracy"] == pytest.approx(last["accuracy"])  # all three test on the same file here
     shown = run_command("show", run.path, cwd=run.path, check=True).stdout
     assert "fedvls" in shown
-    assert "3 clients" in shown
+    assert "data at 3 sites" in shown
 
 
 def test_nodes_without_a_registered_key_or_the_right_ca_are_refused(deployment, folder):

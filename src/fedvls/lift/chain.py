@@ -72,8 +72,11 @@ def scatter_vectors(slope: Tensor, tokens: Tensor, into: Tensor) -> None:
 
 def chain_of(module: nn.Module) -> Chain | None:
     """The module as a chain, or None if it is anything else."""
-    if type(module) is FastText and all(p.requires_grad for p in module.parameters()):
-        layers = [Layer(f"{name}.weight", f"{name}.bias", False) for name in ("hidden", "classifier")]
-        return Chain(layers, "embedding.weight")
+    if type(module) is FastText:
+        names = ("hidden", "classifier")
+        plain = all(type(module.get_submodule(name)) is nn.Linear for name in names)  # MOON puts a head in between
+        if plain and all(p.requires_grad for p in module.parameters()):
+            return Chain([Layer(f"{name}.weight", f"{name}.bias", False) for name in names], "embedding.weight")
+        return None
     found = linear_chain(module)
     return Chain(found) if found else None
