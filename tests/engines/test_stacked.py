@@ -128,9 +128,10 @@ def test_augmented_images_are_the_sequential_engines():
     assert_close(results[1], results[0], 1e-9)
 
 
+@pytest.mark.parametrize("method", ["fedvls", "moon"])
 @pytest.mark.parametrize("model", ["fasttext", "textcnn", {"name": "textcnn", "dropout": 0.4}], ids=str)
-def test_texts_agree_too(model):
-    """Token 0 is padding: its vector stays 0."""
+def test_texts_agree_too(model, method):
+    """Token 0 is padding: its vector stays 0. MOON puts a head before the classifier."""
     random = np.random.RandomState(0)
     x, y = random.randint(0, 30, (48, 7)), np.arange(48) % 4
     x[:, 5:] = 0
@@ -140,7 +141,7 @@ def test_texts_agree_too(model):
         fed = fedvls.Federation(
             data, partition=fedvls.iid(), clients=3, model=model, engine=engine, dtype="float64", device="cpu"
         )
-        results.append(fed.run("fedvls", 2, 2, batch_size=5, lr=0.1, out=None).weights.tensors())
+        results.append(fed.run(method, 2, 2, batch_size=5, lr=0.1, out=None).weights.tensors())
     assert_close(results[1], results[0], 1e-9)
     assert torch.equal(results[1]["embedding.weight"][0], torch.zeros(32, dtype=torch.float64))
 
