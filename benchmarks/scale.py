@@ -68,7 +68,7 @@ class Driven:
         command = [sys.executable, __file__, "--child", json.dumps([point.clients, point.cohort])]
         for name in ("most", "samples", "test_samples", "epochs", "batch_size", "rounds"):
             command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
-        command += ["--method", options.method]
+        command += ["--method", options.method, "--engine", options.engine]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         point.startup_seconds = self.answer()
 
@@ -171,9 +171,8 @@ def child(options: argparse.Namespace) -> None:
 
     ready = time.perf_counter()
     data = fedvls.FederatedData.from_arrays(x, y, x_test, y_test, name="generated")
-    federation = fedvls.Federation(
-        data, partition=fedvls.Partition(first_samples, name="dirichlet-client"), clients=clients, device="cpu"
-    )
+    partition = fedvls.Partition(first_samples, name="dirichlet-client")
+    federation = fedvls.Federation(data, partition=partition, clients=clients, device="cpu", engine=options.engine)
     with tempfile.TemporaryDirectory() as folder:
         federation.run(
             options.method,
@@ -285,6 +284,7 @@ def main() -> None:
     parser.add_argument("--cohorts", type=int, nargs="+", default=[10, 30, 100, 300], help="sizes of the cohort")
     parser.add_argument("--rounds", type=int, default=30, help="timed rounds of each point; the median counts")
     parser.add_argument("--method", default="fedavg", help="method to train with")
+    parser.add_argument("--engine", default="auto", help="engine to train with")
     parser.add_argument("--samples", type=int, default=50, help="training samples of a client")
     parser.add_argument("--test-samples", type=int, default=2000, help="test samples")
     parser.add_argument("--epochs", type=int, default=5, help="local epochs")
@@ -310,7 +310,7 @@ def main() -> None:
         measure(by_cohort, options)
         data_mib = round(options.most * options.samples * 28 * 28 / 2**20, 1)
         where = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "python": platform.python_version()}
-        where |= {"data_mib": data_mib, "method": options.method, "samples": options.samples}
+        where |= {"data_mib": data_mib, "method": options.method, "engine": options.engine, "samples": options.samples}
         where |= {"epochs": options.epochs, "batch_size": options.batch_size, "test_samples": options.test_samples}
         kept = {"where": where, "by_clients": [*map(asdict, by_clients)], "by_cohort": [*map(asdict, by_cohort)]}
         if options.json:
