@@ -27,7 +27,7 @@ from .programs import Group, Setting
 from .rounds import aggregate, round_record
 from .runs.checkpoint import GroupTensors, Snapshot
 from .runs.config import RunConfig
-from .runs.header import build_header, changed_versions
+from .runs.header import changed_versions, header_of, partition_facts
 from .runs.result import Result
 from .runs.store import Record, RunDirectory
 
@@ -71,7 +71,10 @@ class RoundLoop:
         group = self.groups[0]
         engine, reason = self._choose(group, self._job(group, 1))
         self._engines[group.network] = engine
-        self.header = build_header(config, data, split, network, start, method, engine.name, reason, resident.device)
+        divided = partition_facts(config, split)
+        self.header = header_of(
+            config, data.describe(), divided, network, start, method, engine.name, reason, resident.device
+        )
 
     def complete(self) -> Result:
         """Run the rounds that are left."""

@@ -10,27 +10,15 @@ from typing import Any
 
 import torch
 
-from ..data.federated import FederatedData
 from ..method import Method
 from ..models.network import ModelState, Network
 from ..partition import Split
 from .config import RunConfig
 
 
-def build_header(
-    config: RunConfig,
-    data: FederatedData,
-    split: Split,
-    network: Network,
-    start: ModelState,
-    method: Method,
-    engine: str,
-    engine_reason: str,
-    device: torch.device,
-) -> dict[str, Any]:
-    """The header of a run whose data are here."""
-    about = {**config.partition, "seed": config.seed_of("partition"), **split.summary()}
-    return header_of(config, data.describe(), about, network, start, method, engine, engine_reason, device)
+def partition_facts(config: RunConfig, split: Split) -> dict[str, Any]:
+    """What a header says of the partition of data that are here."""
+    return {**config.partition, "seed": config.seed_of("partition"), **split.summary()}
 
 
 def header_of(
