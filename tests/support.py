@@ -103,7 +103,7 @@ def assert_close(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor],
     assert mine.keys() == theirs.keys()
     apart = torch.cat([(mine[key] - theirs[key]).flatten() for key in floating]).norm()
     size = torch.cat([theirs[key].flatten() for key in floating]).norm()
-    assert apart <= tolerance * size
+    assert apart <= tolerance * size, f"{float(apart / size):.1e} apart, {tolerance:.0e} allowed"
     assert all(torch.equal(mine[key], theirs[key]) for key in theirs.keys() - set(floating))
 
 
