@@ -84,7 +84,17 @@ def _work(pipe: Connection, share: int) -> None:
             values, folder = pipe.recv()
         except (EOFError, OSError):
             return
-        pipe.send(run_mapping(values, Path(folder)))
+        error = run_mapping(values, Path(folder))
+        _give_back_device_memory()
+        pipe.send(error)
+
+
+def _give_back_device_memory() -> None:
+    """PyTorch keeps freed memory of a GPU for itself; other workers' runs may need it now."""
+    import torch
+
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
 
 
 def _end_with_parent() -> None:
