@@ -12,7 +12,7 @@ from fedvls.callbacks import Callback
 from fedvls.errors import UsageError
 from fedvls.studies.execute import here
 from fedvls.studies.plan import Scale
-from fedvls.studies.readings import read_value
+from fedvls.studies.readings import mean_priors, read_value
 from fedvls.studies.render import caption, render
 from fedvls.studies.reproduce import choose_cells, reproduce
 from fedvls.studies.study import load_study, narrowed
@@ -138,6 +138,27 @@ def test_a_domain_is_read_in_the_round_its_mean_selects():
     ]
     assert read_value("domain", records, {"domain": "mnist"}, "best", 2) == pytest.approx(70)
     assert math.isnan(read_value("domain", records, {"domain": "svhn"}, "best", 2))
+
+
+def test_classes_are_chosen_by_the_prior_their_samples_find():
+    """Two clients, counts by hand: class 0 is alone at the first; class 1 has 30 of the 40 at the second."""
+    counts = [[60, 0, 0], [0, 30, 10]]
+    assert mean_priors(counts) == pytest.approx([1.0, 0.75, 0.25])
+    assert mean_priors([[10, 0], [10, 0]])[1] == 0.0
+    assert mean_priors([[10, 30], [30, 10]]) == pytest.approx([(10 * 0.25 + 30 * 0.75) / 40] * 2)
+    records = [
+        {"accuracy": 0.5, "per_class": [0.9, 0.4, 0.2]},
+        {"accuracy": 0.6, "per_class": [0.8, 0.6, 0.4]},
+        {"accuracy": 0.4, "per_class": [0.1, 0.1, 1.0]},
+    ]
+
+    def read(least, below, score="best"):
+        return read_value("prior", records, {"least": least, "below": below}, score, 3, counts=counts)
+
+    assert read(0.75, 1.01) == pytest.approx(70)  # the best round is the second: (80 + 60) / 2
+    assert read(0.0, 0.5) == pytest.approx(40)
+    assert read(0.0, 0.5, "last") == pytest.approx(100)
+    assert math.isnan(read(0.3, 0.4))
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def _print(table: StudyTable) -> None:
     """The paper's layout, as many columns side by side as the terminal has room for."""
     from rich.console import Console
 
-    from ..studies.render import caption, claim_lines, difference_text, head, measured_text, published_text
+    from ..studies.render import caption, claim_lines, claims_head, difference_text, head, measured_text, published_text
 
     console, unit = Console(), table.study.unit
     console.print(caption(table), highlight=False, markup=False)
@@ -196,7 +196,7 @@ def _print(table: StudyTable) -> None:
                 lines.append(["  difference", *(difference_text(e, unit) for e in entries)])
         print_grid(["", *(head(table, column).replace(", ", "\n") for column in columns)], lines, left=1)
     if table.verdicts:
-        console.print("Claims of the paper, from the measured cells:")
+        console.print(claims_head(table))
         for line in claim_lines(table.verdicts):
             console.print(f"  {line}", highlight=False, markup=False)
     for note in table.study.notes:

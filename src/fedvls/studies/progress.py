@@ -30,6 +30,11 @@ class Runs:
         """The rounds it has when it is finished."""
         return len(self.of(job)) if self.is_finished(job) else job.config.rounds
 
+    def counts(self, job: Job) -> list[list[int]]:
+        """Samples per client and class."""
+        found: list[list[int]] = RunDirectory(job.folder(self._root)).header()["partition"]["counts"]
+        return found
+
     def _found(self, job: Job) -> tuple[list[Record], bool]:
         if job.key not in self._read:
             finished = job.is_finished(self._root)

@@ -11,6 +11,7 @@ from ..runs.store import Record
 from .study import Axes
 
 Rounds = Sequence[Record]
+Counts = Sequence[Sequence[int]]
 
 
 def readable(kind: str, records: Rounds) -> Rounds:
@@ -21,9 +22,15 @@ def readable(kind: str, records: Rounds) -> Rounds:
 
 
 def read_value(
-    kind: str, records: Rounds, axes: Axes, score: str, full_rounds: int, planned: int | None = None
+    kind: str,
+    records: Rounds,
+    axes: Axes,
+    score: str,
+    full_rounds: int,
+    planned: int | None = None,
+    counts: Counts = (),
 ) -> float:
-    """The number at `axes`, not a number where the run has none.
+    """The number at `axes`, not a number where the run has none. `counts` are the samples per client and class.
 
     `first` means so many of the paper's `full_rounds`, and the same share of a run of which fewer are `planned` (by
     default as many as there are). A run that has not come so far has no number.
@@ -31,7 +38,11 @@ def read_value(
     if "first" in axes:
         count = max(1, round((planned or len(records)) * axes["first"] / full_rounds))
         records = records[:count] if len(records) >= count else []
-    return READINGS[kind](records, axes, score) if records else float("nan")
+    if not records:
+        return float("nan")
+    if kind in OF_PARTITION:
+        return OF_PARTITION[kind](records, axes, score, counts)
+    return READINGS[kind](records, axes, score)
 
 
 def _accuracy(records: Rounds, axes: Axes, score: str) -> float:
@@ -42,9 +53,37 @@ def _domain(records: Rounds, axes: Axes, score: str) -> float:
     """A domain's accuracy in the rounds that the score selects by the mean over domains."""
     if axes["domain"] not in records[-1]["domains"]:
         return float("nan")
-    best = int(scores([r["domains"]["mean"] for r in records])["best_round"]) - 1
-    chosen = {"best": records[best : best + 1], "last": records[-1:], "mean_last_five": records[-5:]}[score]
+    chosen = _selected(records, [r["domains"]["mean"] for r in records], score)
     return 100 * sum(float(r["domains"][axes["domain"]]) for r in chosen) / len(chosen)
+
+
+def _selected(records: Rounds, curve: Sequence[float], score: str) -> Rounds:
+    """The rounds that the score takes, where `curve` decides which is best."""
+    best = int(scores(list(curve))["best_round"]) - 1
+    return {"best": records[best : best + 1], "last": records[-1:], "mean_last_five": records[-5:]}[score]
+
+
+def _at_prior(records: Rounds, axes: Axes, score: str, counts: Counts) -> float:
+    """Mean accuracy of the classes whose prior, where their samples are, is at least `least` and below `below`.
+
+    With n_kc samples of class c at client k the prior of class c there is n_kc / n_k, and its mean over the samples of
+    the class is sum_k n_kc (n_kc / n_k) / sum_k n_kc: near 1 for a class that is nearly alone at its clients.
+    """
+    chosen = [c for c, prior in enumerate(mean_priors(counts)) if axes["least"] <= prior < axes["below"]]
+    if not chosen:
+        return float("nan")
+    rounds = _selected(records, [r["accuracy"] for r in records], score)
+    return 100 * sum(float(r["per_class"][c]) for r in rounds for c in chosen) / (len(rounds) * len(chosen))
+
+
+def mean_priors(counts: Counts) -> list[float]:
+    """Of every class, the prior that its samples find at their client, on average; 0 for a class nobody has."""
+    totals = [sum(own) for own in counts]
+    found = []
+    for of_class in zip(*counts, strict=True):
+        priors = [n * n / total for n, total in zip(of_class, totals, strict=True) if n]
+        found.append(sum(priors) / sum(of_class) if priors else 0.0)
+    return found
 
 
 def _drift(records: Rounds, axes: Axes, score: str) -> float:
@@ -94,3 +133,5 @@ READINGS: dict[str, Callable[[Rounds, Axes, str], float]] = {
     "class": _class,
     "confusion": _confusion,
 }
+# These also need to know who had which classes.
+OF_PARTITION: dict[str, Callable[[Rounds, Axes, str, Counts], float]] = {"prior": _at_prior}

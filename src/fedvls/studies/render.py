@@ -35,7 +35,7 @@ def caption(table: StudyTable) -> str:
     """What the numbers are: unit, score, seeds, and how the paper's setting was changed, if it was."""
     study = table.study
     said = [f"{study.title} ({study.paper}): {UNITS[study.unit]}"]
-    if study.read in ("accuracy", "domain"):
+    if study.read in ("accuracy", "domain", "prior"):
         said.append({"best": "best round", "last": "last round"}.get(table.score, TITLES[table.score]))
     said.append(f"seed{'s' * (len(table.seeds) > 1)} {', '.join(map(str, table.seeds))}")
     return ", ".join(said) + (f". {table.label[0].upper()}{table.label[1:]}." if table.label else ".")
@@ -83,6 +83,12 @@ def cell_text(entry: Entry, unit: str) -> str:
     if entry.published is None or (unit == "samples" and entry.difference == 0):
         return said
     return f"{said} ({', '.join(filter(None, [f'paper {published_text(entry, unit)}', difference_text(entry, unit)]))})"
+
+
+def claims_head(table: StudyTable) -> str:
+    """Whose claims they are: studies that the paper has not make claims of their own."""
+    whose = "" if table.study.paper == "not in the paper" else " of the paper"
+    return f"Claims{whose}, from the measured cells:"
 
 
 def claim_lines(verdicts: Sequence[Verdict], every: bool = False) -> list[str]:
@@ -153,7 +159,7 @@ def _markdown(table: StudyTable) -> str:
     heads, lines = _grid(table)
     parts = [f"**{caption(table)}**", markdown_grid(heads, lines, len(table.columns))]
     if table.verdicts:
-        parts.append("Claims of the paper, from the measured cells:")
+        parts.append(claims_head(table))
         parts.append("\n".join(f"- {v.text}: {v.summary}" for v in table.verdicts))
     if table.study.notes:
         parts.append("\n".join(f"- {note}" for note in table.study.notes))

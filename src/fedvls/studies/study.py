@@ -34,7 +34,7 @@ SETTINGS = {
     "scored": "data.evaluate_on",
 }
 # Axes that say what is read: of whom, when, which class.
-READING = ("first", "domain", "client", "class", "moment", "actual", "predicted")
+READING = ("first", "least", "below", "domain", "client", "class", "moment", "actual", "predicted")
 NOT_AXES = ("label", "set", "only")
 NAMED_BY_VALUE = ("method", "model", "domain", "partition")
 

@@ -15,7 +15,7 @@ from ..report.tables import mean_std
 from .claims import Verdict, judge
 from .plan import Cell, Scale, paper_setting
 from .progress import Runs, compared
-from .readings import read_value, readable
+from .readings import OF_PARTITION, read_value, readable
 from .study import Point, Published, Study, protocol
 
 
@@ -91,7 +91,8 @@ def tabulate(
         length = lengths.get(compared(study, cell))
         for seed, job in cell.jobs.items():
             records = readable(study.read, runs.of(job))
-            value = read_value(study.read, records[:length], cell.axes, score, cell.rounds, runs.planned(job))
+            counts = runs.counts(job) if records and study.read in OF_PARTITION else ()
+            value = read_value(study.read, records[:length], cell.axes, score, cell.rounds, runs.planned(job), counts)
             if math.isfinite(value):
                 measured[seed] = value
                 places.append(str(job.folder(root)))
