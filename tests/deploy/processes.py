@@ -45,6 +45,9 @@ def wait_until(condition: Callable[[], Any], seconds: float, what: Callable[[], 
 class Deployment:
     """One SuperLink and its SuperNodes; `simulation` names connections with so many simulated nodes each."""
 
+    address, listens_on = "127.0.0.1", "127.0.0.1"
+    """Where the server is found, and where it listens."""
+
     def __init__(self, folder: Path, *, tls: bool = False, simulation: dict[str, int] | None = None) -> None:
         self.folder, self.tls, self.simulation = folder, tls, simulation or {}
         self.port = free_port()
@@ -53,9 +56,9 @@ class Deployment:
         self.home = folder / "home"
         self.home.mkdir(parents=True)
         if tls:
-            make_certificates(self.certs, [], ["127.0.0.1"], sites=4, days=1)
+            make_certificates(self.certs, [], [self.address], sites=4, days=1)
         trust = f'root-certificates = "{self.certs}/ca.crt"' if tls else "insecure = true"
-        there = f'address = "127.0.0.1:{self.port}"\n{trust}\n'
+        there = f'address = "{self.address}:{self.port}"\n{trust}\n'
         text = f"[superlink.test]\n{there}"
         for name, nodes in self.simulation.items():
             text += f"[superlink.{name}]\n{there}options.num-supernodes = {nodes}\n"
@@ -74,11 +77,15 @@ class Deployment:
             "FLWR_DISABLE_UPDATE_CHECK": "1",
         }
 
+    def machine(self, name: str) -> list[str]:
+        """What to put before a command so that it runs on the machine of this process."""
+        return []
+
     def start(self, name: str, *command: object) -> subprocess.Popen[bytes]:
         """A process that is not waited for; what it says goes to its log."""
         log = self.log(name).open("ab")
         process = subprocess.Popen(
-            [str(BIN / str(command[0])), *map(str, command[1:])],
+            [*self.machine(name), str(BIN / str(command[0])), *map(str, command[1:])],
             cwd=self.folder,
             env=self.environment,
             stdout=log,
@@ -104,20 +111,20 @@ class Deployment:
             options.append("--simulation")
         process = self.start(
             "superlink",
-            *("flower-superlink", "--host", "127.0.0.1", "--port", self.port, *options),
+            *("flower-superlink", "--host", self.listens_on, "--port", self.port, *options),
             *("--database", self.folder / "state.db", "--disable-runtime-dependency-installation"),
         )
-        wait_until(lambda: self._listens() or process.poll() is not None, 60, lambda: self.said("superlink"))
+        wait_until(lambda: self.listens() or process.poll() is not None, 60, lambda: self.said("superlink"))
         assert process.poll() is None, self.said("superlink")
 
-    def _listens(self) -> bool:
+    def listens(self) -> bool:
         with socket.socket() as one:
-            return one.connect_ex(("127.0.0.1", self.port)) == 0
+            return one.connect_ex((self.address, self.port)) == 0
 
     def supernode(self, name: str, node_config: str, *options: object) -> subprocess.Popen[bytes]:
         return self.start(
             name,
-            *("flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--port", free_port(), *options),
+            *("flower-supernode", "--superlink", f"{self.address}:{self.port}", "--port", free_port(), *options),
             *("--node-config", node_config),
         )
 
@@ -130,7 +137,7 @@ class Deployment:
     def flwr(self, *arguments: object) -> str:
         """A command of Flower's; what it prints."""
         done = subprocess.run(
-            [str(BIN / "flwr"), *map(str, arguments)],
+            [*self.machine("superlink"), str(BIN / "flwr"), *map(str, arguments)],
             cwd=self.folder,
             env=self.environment,
             capture_output=True,

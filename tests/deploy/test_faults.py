@@ -216,3 +216,18 @@ def test_another_run_in_the_same_folder_is_refused(tmp_path):
     other = Loopback(client_app(), node_configs(3, tmp_path), {**config, "lr": 0.5})
     with pytest.raises(fedvls.RunError, match="holds another run: lr"):
         deploy(server_app(), other)
+
+
+def test_a_run_folder_that_the_server_cannot_use_is_named_with_its_setting(tmp_path):
+    """A name that is too long is refused on looking, like a path under another user's private folder."""
+    config = settings(tmp_path / ("x" * 300) / "run")
+    with pytest.raises(fedvls.RunError, match=r"server\.run_dir, on the server's machine: .*name too long"):
+        deploy(server_app(), Loopback(client_app(), node_configs(3, tmp_path), config))
+
+
+def test_a_relative_run_folder_starts_where_the_server_was_started(tmp_path, monkeypatch):
+    """What lets one app run under systemd, in a container and by hand, each with a home of its own."""
+    monkeypatch.chdir(tmp_path)
+    config = settings("run", rounds=1)
+    deploy(server_app(), Loopback(client_app(), node_configs(3, tmp_path), config))
+    assert (tmp_path / "run" / "result.json").exists()

@@ -17,6 +17,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from ..errors import UsageError
 
 CA_YEARS = 10
+LOOPBACK = ("127.0.0.1", "::1")
+"""In every certificate: a SuperLink that listens everywhere starts runs through a process that connects here."""
 
 
 def make_certificates(
@@ -24,13 +26,13 @@ def make_certificates(
 ) -> list[Path]:
     """ca.crt, ca.key, server.pem, server.key and site-0, site-0.pub, ...: nothing that exists is overwritten.
 
-    names, addresses: under which the sites reach the server; the certificate is valid for these alone.
+    names, addresses: under which the sites reach the server; the certificate is valid for these and on the server.
     """
     if not names and not addresses:
         raise UsageError("give at least one --name or --address under which the sites reach the server")
     if days < 1 or sites < 0:
         raise UsageError(f"--days {days} must be at least 1 and --sites {sites} at least 0")
-    alternatives = [*map(_dns_name, names), *map(_ip_address, addresses)]
+    alternatives = [*map(_dns_name, names), *map(_ip_address, dict.fromkeys([*addresses, *LOOPBACK]))]
     files = [folder / name for name in ("ca.crt", "ca.key", "server.pem", "server.key")]
     keys = [folder / f"site-{site}" for site in range(sites)]
     refuse_existing([*files, *keys, *(public_of(key) for key in keys)])

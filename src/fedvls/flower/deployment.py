@@ -62,7 +62,7 @@ class Deployment:
         self.group = Group(everyone, self.network, start, config.recipe(), config.aggregation_weights)
         self.header = self._header(start)
         self.records: list[Record] = []
-        self.directory = RunDirectory.prepare(Path(plan.server.run_dir).expanduser().absolute(), config)
+        self.directory = _run_directory(plan)
 
     def run(self, grid: Grid, wrap: Wrap | None = None) -> Result:
         """The rounds that are left."""
@@ -179,3 +179,11 @@ class Deployment:
         )
         evaluated = "the server's test data" if self.data else "the sites' own test data, mean over samples"
         return {**header, "deployment": {"run": secrets.token_hex(8), "evaluated_on": evaluated}}
+
+
+def _run_directory(plan: Plan) -> RunDirectory:
+    """Here, at the server; a relative path starts where the SuperLink was started."""
+    try:
+        return RunDirectory.prepare(Path(plan.server.run_dir).expanduser().absolute(), plan.config)
+    except RunError as error:
+        raise RunError(f"server.run_dir, on the server's machine: {error}") from None

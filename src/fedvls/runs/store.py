@@ -33,20 +33,22 @@ class RunDirectory:
     @staticmethod
     def prepare(path: Path, config: RunConfig) -> RunDirectory:
         """Make the folder, or accept one that holds the same run; anything else there is an error."""
-        if path.exists() and not path.is_dir():
-            raise RunError(f"run directory {path} is a file; choose another --out")
-        if (path / "config.yaml").exists():
-            found = RunDirectory(path)
-            different = config.differences(found.config())
-            if different:
-                raise RunError(f"{path} holds another run: {', '.join(different)}; choose another --out or remove it")
-            return found
-        if path.exists() and any(p.name != ".lock" for p in path.iterdir()):
-            raise RunError(f"{path} is not empty and holds no run; choose another --out")
         try:
+            if path.exists() and not path.is_dir():
+                raise RunError(f"run directory {path} is a file; choose another --out")
+            if (path / "config.yaml").exists():
+                found = RunDirectory(path)
+                different = config.differences(found.config())
+                if different:
+                    raise RunError(
+                        f"{path} holds another run: {', '.join(different)}; choose another --out or remove it"
+                    )
+                return found
+            if path.exists() and any(p.name != ".lock" for p in path.iterdir()):
+                raise RunError(f"{path} is not empty and holds no run; choose another --out")
             path.mkdir(parents=True, exist_ok=True)
             write_atomically(path / "config.yaml", config.to_yaml().encode())
-        except OSError as error:
+        except OSError as error:  # already looking is refused where a folder above is private
             raise RunError(f"cannot write run directory {path}: {error.strerror}") from None
         return RunDirectory(path)
 
