@@ -124,6 +124,17 @@ def test_pooled_class_statistics_are_those_of_all_samples_together():
     assert np.cov(drawn, rowvar=False) == pytest.approx(together.covariance(0), rel=0.1, abs=0.3)
 
 
+def test_virtual_features_do_not_hang_on_the_last_bit_of_the_statistics():
+    """Five samples in eight dimensions: a singular covariance, whose eigenvectors rounding turns and flips."""
+    from fedvls.programs.calibration import draw_features
+
+    samples = random.normal(size=(5, 8))
+    covariance = np.cov(samples, rowvar=False)
+    turned = random.normal(size=(8, 8)) * 1e-15
+    drawn, again = (draw_features(np.zeros(8), c, 100, seed=0, label=3) for c in (covariance, covariance + turned))
+    assert np.abs(drawn - again).max() < 1e-12 * np.abs(drawn).max()
+
+
 def test_calibration_changes_the_classifier_alone_and_is_recorded(stripes):
     fed = fedvls.Federation(stripes, partition=fedvls.dirichlet(beta=0.3), clients=3, device="cpu")
     plain = fed.run("fedavg", 3, 2, out=None)

@@ -118,8 +118,14 @@ def _features(network: Network, group: Group, x: Tensor) -> Tensor:
 
 
 def draw_features(mean: np.ndarray, covariance: np.ndarray, samples: int, seed: int, label: int) -> np.ndarray:
-    """Keyed draws from N(mean, covariance); a singular covariance is fine (eigenvalues, negative ones cut)."""
+    """Keyed draws mean + z S, where S is the symmetric square root of the covariance, which may be singular.
+
+    Any S with S'S = covariance has the right distribution. The symmetric one alone does not depend on the signs and
+    the order of eigenvectors, which rounding decides, so that engines that differ in the last bit draw the same.
+    """
     values, vectors = np.linalg.eigh(covariance)
+    rounding = len(values) * np.finfo(values.dtype).eps * max(float(values[-1]), 0.0)
+    root = (vectors * np.sqrt(np.where(values > rounding, values, 0.0))) @ vectors.T
     noise = rng.normal(rng.key(seed, "calibration", label), (samples, len(mean)))
-    drawn: np.ndarray = mean + (noise * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    drawn: np.ndarray = mean + noise @ root
     return drawn
