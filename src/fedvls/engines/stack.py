@@ -108,7 +108,7 @@ class Stack:
         if before is None or (job.method, job.recipe) != (before.method, before.recipe):
             self.replay.forget()
         self._job, self.tasks, count = job, tasks, len(tasks)
-        self.objective = SplitObjective(job.method.objective)
+        self.objective = SplitObjective(job.method.objective, self.device)
         exchange = job.method.exchange
         self.collects = exchange is not None and exchange.collects_features
         self.steps, self.seen = (torch.zeros(count, dtype=torch.int64).numpy() for _ in range(2))

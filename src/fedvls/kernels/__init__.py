@@ -1,13 +1,14 @@
-"""Kernels that train many clients' convolutional networks at once, each pass over memory doing the work of several.
+"""Kernels that train many clients at once, each pass over memory doing the work of several.
 
-Three functions are the whole interface: `available`, `convnet` and `folded`. Where Triton is missing the same networks
-run on plain PyTorch operations, slower and to the same result.
+Four functions are the whole interface: `available`, `convnet` and `folded` for convolutional networks, `objective` for
+losses. Where Triton is missing the same runs on plain PyTorch operations, slower and to the same result.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from ..lift.base import Lifted
+    from ..losses.term import Term
     from .folding import Folded
+    from .terms import FusedObjective
     from .values import Operations
 
 
@@ -65,3 +68,13 @@ def folded(module: nn.Module, tensors: dict[str, Tensor], compute: torch.dtype, 
 
         return Folded(found, tensors, compute, FusedInference(compute, tf32))
     return Folded(found, tensors, compute, PlainInference(compute))
+
+
+def objective(terms: Sequence[Term], device: torch.device) -> FusedObjective | None:
+    """The value of these terms and its slope with respect to the logits in one launch, or None where autograd is to
+    compute them: without Triton, and for terms that the kernel does not know."""
+    if not available(device):
+        return None
+    from .terms import fused
+
+    return fused(terms)
