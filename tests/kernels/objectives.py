@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
+from support import assert_close, small_data, small_mlp
 from torch import Tensor
 
 import fedvls
 from fedvls import kernels, losses
+from fedvls.engines import parallel
+from fedvls.engines.objective import SplitObjective
+from fedvls.kernels.terms import MOST_CLASSES, FusedObjective
 from fedvls.losses import ClientStatistics, LossInputs, Objective, Term
 from fedvls.losses.term import as_objective
+from fedvls.method import METHODS
 
 CPU = torch.device("cpu")
 BOUND = {torch.float64: 1e-10, torch.float32: 2e-5}
@@ -34,13 +39,26 @@ FEW = ("fedavg", "fedvls", "everything trusted", "masked at temperature 3")
 
 @dataclass(frozen=True)
 class Batch:
-    """K clients' minibatches; those of them whose counts hold no class of a label have none such label."""
+    """K clients' minibatches."""
 
     inputs: LossInputs
 
     @property
     def logits(self) -> Tensor:
         return self.inputs.logits
+
+    def to(self, device: str) -> Batch:
+        given = self.inputs
+        return Batch(
+            replace(
+                given,
+                logits=given.logits.to(device),
+                labels=given.labels.to(device),
+                sample_mask=given.sample_mask.to(device),
+                client=ClientStatistics(given.client.counts.to(device)),
+                teacher_logits=given.given("teacher_logits").to(device),
+            )
+        )
 
     def autograd(self, objective: Objective) -> tuple[Tensor, Tensor]:
         """Value and gradient in float64."""
@@ -82,7 +100,7 @@ def drawn(clients: int, batch: int, classes: int, dtype: torch.dtype, seed: int 
 
 def assert_agrees(batch: Batch, objective: Objective | Term, what: object) -> None:
     terms = as_objective(objective)
-    kernel = kernels.objective(terms.terms, CPU)
+    kernel = kernels.objective(terms.terms, batch.logits.device)
     assert kernel is not None, what
     for mine, theirs in zip(kernel(batch.inputs, batch.logits), batch.autograd(terms), strict=True):
         assert mine.dtype == batch.logits.dtype
@@ -160,3 +178,43 @@ def not_numbers() -> None:
         assert loss.isnan().tolist() == [True, False, False], name
         assert slope[0, 2].isnan().any()
         assert not slope[1:].isnan().any()
+
+
+def coverage() -> None:
+    """Whose objective the kernel computes, and what goes autograd's way: two terms of a kind, more classes, a term over
+    features, one's own."""
+    names = {entry.name for entry in METHODS if entry.build.__module__.startswith("fedvls.")}
+    without = {name for name in names if SplitObjective(fedvls.get_method(name).objective, CPU).kernel is None}
+    assert without == {"feddkd", "fedmr", "fpl", "fpl+fedvls", "moon"}, without
+    twice = losses.cross_entropy() + losses.calibrated_cross_entropy()
+    own = losses.term("own")(lambda inputs: inputs.over_batch(inputs.logits.mean(-1)))
+    for objective in (twice, losses.cross_entropy() + own, losses.margin_cross_entropy(0.5, "left-out")):
+        assert SplitObjective(objective, CPU).kernel is None
+    batch, objective = drawn(2, 3, MOST_CLASSES + 1, torch.float64), OBJECTIVES["fedvls"]
+    found = SplitObjective(objective, CPU).slopes(batch.inputs, batch.logits, None)
+    for mine, theirs in zip((found.loss, found.logits), batch.autograd(as_objective(objective)), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def training() -> None:
+    """Two rounds of stacks end with the sequential engine's weights; the kernel computed what it can."""
+    parallel.cores = lambda: 1  # in this process, to see the launches
+    launched = []
+    original = FusedObjective.__call__
+    FusedObjective.__call__ = lambda self, *given: launched.append(1) or original(self, *given)
+    for name, fused in (("fedvls", True), ("fedprox", True), ("fedvls+fedsam", True), ("moon", False)):
+        found = []
+        for engine in ("sequential", "stacked"):
+            launched.clear()
+            fed = fedvls.Federation(
+                small_data(),
+                partition=fedvls.dirichlet(beta=0.5, min_size=5),
+                clients=4,
+                model=small_mlp(),
+                engine=engine,
+                dtype="float64",
+                device="cpu",
+            )
+            found.append(fed.run(name, 2, 1, batch_size=10, out=None, local_every=100).weights.tensors())
+            assert bool(launched) == (fused and engine == "stacked"), name
+        assert_close(found[1], found[0], 1e-9)
