@@ -80,20 +80,38 @@ def test_replayed_steps_know_the_clients_of_their_round(stripes, name):
 class Operations(TorchDispatchMode):
     """Counts what PyTorch computes; views and empty tensors are free."""
 
-    FREE = ("view", "slice", "select", "squeeze", "expand", "transpose", "t", "detach", "alias", "empty", "split")
+    FREE = frozenset(
+        [
+            "view",
+            "_unsafe_view",
+            "slice",
+            "select",
+            "unsqueeze",
+            "squeeze",
+            "expand",
+            "transpose",
+            "detach",
+            "alias",
+            "split_with_sizes",
+            "split",
+            "empty",
+            "empty_like",
+            "new_empty",
+            "empty_strided",
+        ]
+    )
 
     def __init__(self):
         super().__init__()
         self.count = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        name = function._schema.name.removeprefix("aten::").strip("_")
-        self.count += not name.startswith(self.FREE) and name != "unsqueeze"
+        self.count += function._schema.name.removeprefix("aten::") not in self.FREE
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(("name", "most"), [("fedvls", 30), ("fedavg", 28), ("fedprox", 45)])
-def test_an_objective_is_one_launch(stripes, monkeypatch, name, most):
+@pytest.mark.parametrize("name", ["fedavg", "fedvls"])
+def test_an_objective_is_one_launch(stripes, monkeypatch, name):
     """A step of FedVLS was 99 operations with autograd's objective; 25 and the kernel's launch remain."""
     launches, counts = [], []
     launch, step = FusedObjective.__call__, Stack._step
@@ -108,7 +126,7 @@ def test_an_objective_is_one_launch(stripes, monkeypatch, name, most):
 
     monkeypatch.setattr(Stack, "_step", counted)
     weights(stripes, name, "stacked", "float32")
-    assert 10 < min(counts) < most
+    assert 10 < min(counts) < 30
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])
