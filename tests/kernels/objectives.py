@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 import fedvls
 from fedvls import kernels, losses
 from fedvls.engines import parallel
+from fedvls.engines.gathering import gathered
 from fedvls.engines.objective import SplitObjective
 from fedvls.kernels.terms import MOST_CLASSES, FusedObjective
 from fedvls.losses import ClientStatistics, LossInputs, Objective, Term
@@ -194,6 +196,32 @@ def coverage() -> None:
     found = SplitObjective(objective, CPU).slopes(batch.inputs, batch.logits, None)
     for mine, theirs in zip((found.loss, found.logits), batch.autograd(as_objective(objective)), strict=True):
         assert torch.equal(mine, theirs)
+
+
+def gathering() -> None:
+    """Minibatches in one launch are those of PyTorch's operations to the bit: some clients, less than the full width,
+    the last step; inputs of any shape and type; with and without a teacher."""
+    random = torch.Generator().manual_seed(0)
+    samples, steps, clients, wide = 50, 3, 5, 8
+    held = {
+        "y": torch.randint(0, 10, (samples,), generator=random),
+        "teacher_logits": torch.randn(samples, 10, generator=random, dtype=torch.float64),
+        "rows": torch.randint(0, samples, (steps, clients, wide), generator=random),
+        "lengths": torch.randint(0, wide, (steps, clients), generator=random, dtype=torch.int32),
+        "positions": torch.arange(wide),
+    }
+    inputs = (torch.randn(samples, 3, 20, 21), torch.randn(samples, 7, dtype=torch.float64), held["y"].view(-1, 1))
+    there = kernels.available
+    for x, own, width in itertools.product(inputs, (slice(0, 5), slice(2, 4)), (8, 3)):
+        for names in (("x", "y"), ("x", "y", "teacher_logits")):
+            given = (held | {"x": x}, names, torch.tensor([steps - 1]), own, width)
+            mine = gathered(*given)
+            kernels.available = lambda device: False
+            theirs = gathered(*given)
+            kernels.available = there
+            assert mine.keys() == theirs.keys() == {*names, "mask", "lengths"}
+            assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+            assert all(mine[name].dtype == theirs[name].dtype for name in theirs)
 
 
 def training() -> None:

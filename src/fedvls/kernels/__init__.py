@@ -1,14 +1,14 @@
 """Kernels that train many clients at once, each pass over memory doing the work of several.
 
-Four functions are the whole interface: `available`, `convnet` and `folded` for convolutional networks, `objective` for
-losses. Where Triton is missing the same runs on plain PyTorch operations, slower and to the same result.
+This is the whole interface: `available`; `convnet` and `folded` for convolutional networks, `objective` for losses,
+`gathered` for minibatches. Where Triton is missing plain PyTorch operations do the same, slower and to the same result.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -78,3 +78,21 @@ def objective(terms: Sequence[Term], device: torch.device) -> FusedObjective | N
     from .terms import fused
 
     return fused(terms)
+
+
+def gathered(
+    step: Tensor, rows: Tensor, lengths: Tensor, samples: Mapping[str, Tensor], own: slice, width: int
+) -> dict[str, Tensor] | None:
+    """The minibatches of the clients `own` in a step, in one launch; None where PyTorch is to gather them: without
+    Triton, and for more than inputs, labels and the teacher's logits.
+
+    Of rows `[S, K, W]` and lengths `[S, K]` those of the step at hand, `[1]`, are read. samples: `x` and `y`, perhaps
+    `teacher_logits`, `[N, ...]` each; of these come back the samples that the first `width` rows of each client name,
+    and with them `mask` `[K, width]`, False for padding, and `lengths` `[K]`.
+    """
+    known = samples.keys() <= {"x", "y", "teacher_logits"} and all(t.is_contiguous() for t in samples.values())
+    if not known or not available(rows.device):
+        return None
+    from . import minibatch
+
+    return minibatch.gathered(step, rows, lengths, samples, own, width)
