@@ -112,7 +112,7 @@ class Operations(TorchDispatchMode):
 
 @pytest.mark.parametrize("name", ["fedavg", "fedvls"])
 def test_an_objective_is_one_launch(stripes, monkeypatch, name):
-    """A step of FedVLS was 99 operations with autograd's objective; 25 and the kernel's launch remain."""
+    """A step of FedVLS was 99 of PyTorch's operations, FedAvg's 40; 11 and eight launches of kernels remain."""
     launches, counts = [], []
     launch, step = FusedObjective.__call__, Stack._step
     monkeypatch.setattr(FusedObjective, "__call__", lambda *given: launches.append(1) or launch(*given))
@@ -126,7 +126,7 @@ def test_an_objective_is_one_launch(stripes, monkeypatch, name):
 
     monkeypatch.setattr(Stack, "_step", counted)
     weights(stripes, name, "stacked", "float32")
-    assert 10 < min(counts) < 30
+    assert 5 < min(counts) < 20
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])

@@ -191,7 +191,8 @@ def folded() -> None:
 CHECKS: tuple[Callable[[], None], ...] = (
     pointwise, pointwise_backward, depthwise, around, network, same_bits, separate_tensors, folded,
     objectives.terms, objectives.shapes, objectives.extremes, objectives.padding, objectives.not_numbers,
-    objectives.coverage, objectives.gathering, objectives.training,
+    objectives.coverage, objectives.gathering, objectives.chains,
+    objectives.training,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,9 +16,11 @@ from fedvls.engines import parallel
 from fedvls.engines.gathering import gathered
 from fedvls.engines.objective import SplitObjective
 from fedvls.kernels.terms import MOST_CLASSES, FusedObjective
+from fedvls.lift.chain import Chain
 from fedvls.losses import ClientStatistics, LossInputs, Objective, Term
 from fedvls.losses.term import as_objective
 from fedvls.method import METHODS
+from fedvls.models.chain import Layer
 
 CPU = torch.device("cpu")
 BOUND = {torch.float64: 1e-10, torch.float32: 2e-5}
@@ -222,6 +225,34 @@ def gathering() -> None:
             assert mine.keys() == theirs.keys() == {*names, "mask", "lengths"}
             assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
             assert all(mine[name].dtype == theirs[name].dtype for name in theirs)
+
+
+def chains() -> None:
+    """Linear layers with their biases and ReLUs: what PyTorch's operations give, but for rounding; also where clients
+    lie in one matrix, layers have no bias, samples are texts, and features have a slope of their own."""
+    random = torch.Generator().manual_seed(0)
+    plain = [Layer("a", "b", True), Layer("c", None, True), Layer("d", "e", False)]
+    sizes = {"a": (70, 9), "b": (70,), "c": (33, 70), "d": (5, 33), "e": (5,), "words": (20, 9)}
+    matrix = torch.randn(3, 5_000, generator=random, dtype=torch.float64)
+    there = kernels.available
+    for embedding, batch in ((None, 7), (None, 130), ("words", 6)):
+        params, end = {}, 1
+        for name, size in sizes.items():
+            params[name] = matrix[:, end : end + math.prod(size)].unflatten(1, size)
+            end += math.prod(size)
+        x = torch.randn(3, batch, 9, generator=random, dtype=torch.float64)
+        if embedding:
+            x = torch.randint(0, 20, (3, batch, 4), generator=random)
+        chain, found = Chain(plain, embedding), []
+        for available in (there, lambda device: False):
+            kernels.available = available
+            into = {name: torch.full_like(p, torch.nan) for name, p in params.items() if embedding or name != "words"}
+            forward = chain.forward(params, {}, x, None, features=True, statistics=True)
+            chain.backward(forward, forward.logits.sin(), forward.features.cos(), into)
+            found.append([forward.logits, forward.features, *into.values()])
+        kernels.available = there
+        for mine, theirs in zip(*found, strict=True):
+            assert float((mine - theirs).norm() / theirs.norm()) < 1e-12, (embedding, batch)
 
 
 def training() -> None:

@@ -15,7 +15,7 @@ GROUPS = (
     ("pointwise_backward",),
     ("network", "same_bits", "separate_tensors", "folded"),
     ("terms", "shapes"),
-    ("extremes", "padding", "not_numbers", "coverage", "gathering", "training"),
+    ("extremes", "padding", "not_numbers", "coverage", "gathering", "chains", "training"),
 )
 
 

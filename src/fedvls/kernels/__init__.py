@@ -1,7 +1,8 @@
 """Kernels that train many clients at once, each pass over memory doing the work of several.
 
-This is the whole interface: `available`; `convnet` and `folded` for convolutional networks, `objective` for losses,
-`gathered` for minibatches. Where Triton is missing plain PyTorch operations do the same, slower and to the same result.
+This is the whole interface: `available`; `convnet` and `folded` for convolutional networks, `biased_` and
+`bias_backward` for Linear layers, `objective` for losses, `gathered` for minibatches. Where Triton is missing plain
+PyTorch operations do the same, slower and to the same result.
 """
 
 from __future__ import annotations
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 
 def available(device: torch.device) -> bool:
     """Whether the Triton kernels run on this device: CUDA, or anything under Triton's interpreter."""
-    if importlib.util.find_spec("triton") is None:
-        return False
-    return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+    meant_for = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+    return meant_for and importlib.util.find_spec("triton") is not None
 
 
 def convnet(module: nn.Module, compute: torch.dtype, tf32: bool = False) -> Lifted | None:
@@ -96,3 +96,18 @@ def gathered(
     from . import minibatch
 
     return minibatch.gathered(step, rows, lengths, samples, own, width)
+
+
+def biased_(y: Tensor, bias: Tensor, relu: bool) -> Tensor:
+    """y `[K, B, O]` plus each client's bias `[K, O]`, and ReLU behind it, in place. Needs Triton."""
+    from . import layers
+
+    return layers.biased_(y, bias, relu)
+
+
+def bias_backward(slope: Tensor, y: Tensor, into: Tensor, relu: bool) -> Tensor:
+    """The slope `[K, B, O]` before the ReLU behind which y was; its sums over B are written `into` `[K, O]`, the bias's
+    gradient. Needs Triton."""
+    from . import layers
+
+    return layers.bias_backward(slope, y, into, relu)

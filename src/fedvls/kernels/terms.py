@@ -1,4 +1,4 @@
-"""Value and gradient of an objective in one launch, where autograd takes some sixty.
+"""Value and gradient of an objective in one launch, where autograd takes up to seventy.
 
 Covered are sums of terms of these kinds, at most one of each:
 
@@ -77,7 +77,7 @@ class FusedObjective:
             DISTILLATION=self.teaching_weight, TEMPERATURE=float(teaching.temperature),
             WITHOUT_LABEL=teaching.without_label, TRUSTED_TEACHER=teaching.trusted,
             SUPPRESSION=self.suppression_weight, FORM=self.suppression.form, LOG_UNIFORM=log_uniform(classes),
-            BM=min(64, 4096 // columns), BC=columns, num_warps=4 if columns <= 32 else 8,
+            BM=min(64, 4096 // columns), BC=columns, num_warps=8 if columns <= 32 else 16,
         )  # fmt: skip
         return loss, slope
 
