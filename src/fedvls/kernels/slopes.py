@@ -80,7 +80,8 @@ def slopes(
     BC: tl.constexpr,
 ):
     """logits and teacher `[K, B, C]`, labels and mask `[K, B]`, everything else of the clients `[K, C]`; writes loss
-    `[K]` and slope `[K, B, C]`, 0 for padding. CROSS_ENTROPY, DISTILLATION, SUPPRESSION: weights, 0 for no such term.
+    `[K]` and slope `[K, B, C]`, 0 for padding. CROSS_ENTROPY, DISTILLATION, SUPPRESSION: weights, 0 for no such term;
+    compiled in, because a number given at launch would be rounded to float32.
 
     With n real samples, a_i = s z_i + r_i b, q and p the softmaxes of t_i / T and z_i / T inside the classes heard and
     spoken, r_i the teacher's trust in sample i where it is asked for, and u as in `suppressed`:
