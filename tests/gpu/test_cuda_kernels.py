@@ -1,6 +1,8 @@
-"""The package's own kernels inside the stacked engine: MobileNetV2 as the sequential engine trains it."""
+"""The package's own kernels: MobileNetV2 in the stacked engine as the sequential one trains it; objectives."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import torch
 
 import fedvls
 from fedvls import kernels
+from kernels.objectives import BOUND, FEW, OBJECTIVES, assert_agrees, drawn
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +62,19 @@ def test_the_same_bits_twice(noise, dtype):
 def test_auto_takes_them_and_says_so(noise):
     header = run(noise, "fedvls", "auto", "bf16").header
     assert header["engine"]["name"] == "stacked"
+
+
+@pytest.mark.parametrize("dtype", list(BOUND), ids=str)
+@pytest.mark.parametrize("name", list(OBJECTIVES))
+def test_objectives_agree_with_autograd(name, dtype):
+    shapes = ((6, 24, 10), (2, 160, 5)) + (((1, 1, 2), (3, 64, 100), (3, 20, 256)) if name in FEW else ())
+    for shape in shapes:
+        assert_agrees(drawn(*shape, dtype).to("cuda"), OBJECTIVES[name], (name, shape))
+
+
+def test_a_teacher_of_short_numbers_is_read_too():
+    batch = drawn(3, 20, 10, torch.float32).to("cuda").inputs
+    short = batch.given("teacher_logits").bfloat16()
+    kernel = kernels.objective(OBJECTIVES["fedvls"].terms, batch.logits.device)
+    pairs = (kernel(replace(batch, teacher_logits=t), batch.logits) for t in (short, short.float()))
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(*pairs, strict=True))

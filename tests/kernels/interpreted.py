@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 
+import objectives
 import torch
 from networks import apart, cohort, errors, small_network
 from torch import Tensor
@@ -189,6 +190,9 @@ def folded() -> None:
 
 CHECKS: tuple[Callable[[], None], ...] = (
     pointwise, pointwise_backward, depthwise, around, network, same_bits, separate_tensors, folded,
+    objectives.terms, objectives.shapes, objectives.extremes, objectives.padding, objectives.not_numbers,
+    objectives.coverage, objectives.gathering, objectives.chains,
+    objectives.training,
 )  # fmt: skip
 
 
@@ -198,6 +202,7 @@ def chosen(names: list[str]) -> Iterator[Callable[[], None]]:
 
 if __name__ == "__main__":
     assert kernels.available(torch.device("cpu")), "the interpreter is off"
+    torch.use_deterministic_algorithms(True)  # among others, memory that nobody has written holds no numbers
     for check in chosen(sys.argv[1:]):
         check()
         print(check.__name__, "agrees")

@@ -11,6 +11,7 @@ from support import command_environment
 from torch import nn
 
 from fedvls import kernels
+from fedvls.losses import cross_entropy
 from fedvls.models import MODELS
 from fedvls.models.mobilenetv2 import MobileNetV2
 from kernels.networks import apart, cohort, errors, small_network
@@ -115,3 +116,11 @@ def test_a_network_that_differs_in_one_place_is_not_taken_for_the_known_one(chan
 def test_importing_the_kernels_does_not_import_triton() -> None:
     code = "import sys, fedvls.kernels; sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=command_environment(), check=False).returncode == 0
+
+
+def test_without_triton_autograd_computes_objectives(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    assert kernels.objective([cross_entropy()], torch.device("cpu")) is None
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert kernels.objective([cross_entropy()], torch.device("cpu")) is None

@@ -54,7 +54,7 @@ class FusedTrainer:
         slope, into = flattened(start.params)
         before = {k: task.kept[f"momentum/{k}"] for k in params if f"momentum/{k}" in task.kept}
         velocity = [flattened(before)[0] if recipe.persistent_momentum and before else None]
-        gradient = _Gradient(self.chain, SplitObjective(method.objective), into)
+        gradient = _Gradient(self.chain, SplitObjective(method.objective, x.device), into)
         context = StepContext(broadcast, task.kept)
         common = _WholeBatch(
             logits=x,  # replaced at every point

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from .. import kernels
 from ..losses.term import LossInputs, Objective, Term, as_objective
 from .base import Tensors
 
@@ -23,15 +24,18 @@ class Slopes:
 class SplitObjective:
     """An objective, split into the terms over a model's outputs and those over its parameters."""
 
-    def __init__(self, objective: Objective | Term) -> None:
+    def __init__(self, objective: Objective | Term, device: torch.device) -> None:
         terms = as_objective(objective).terms
         self.of_outputs = [t for t in terms if "params" not in t.needs]
         self.of_params = [t for t in terms if "params" in t.needs]
+        self.kernel = kernels.objective(self.of_outputs, device)
 
     def slopes(self, inputs: LossInputs, logits: Tensor, features: Tensor | None) -> Slopes:
         """Value and gradients of the terms over the outputs, each client by itself."""
         if not self.of_outputs:
             return Slopes(logits.new_zeros(logits.shape[:-2]), torch.zeros_like(logits), None)
+        if self.kernel is not None and self.kernel.takes(logits):
+            return Slopes(*self.kernel(inputs, logits), None)
         with torch.enable_grad():
             outputs = [logits.detach().requires_grad_()]
             if features is not None:

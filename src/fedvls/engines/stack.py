@@ -18,6 +18,7 @@ from ..models.network import ModelState
 from ..steps import StepContext
 from .base import ClientTask, RoundJob, Tensors, Update, finished
 from .capture import Replay
+from .gathering import gathered
 from .objective import SplitObjective
 from .samples import Samples, previous_model, to_device
 from .schedule import Block, Minibatches, blocks, minibatches
@@ -108,7 +109,7 @@ class Stack:
         if before is None or (job.method, job.recipe) != (before.method, before.recipe):
             self.replay.forget()
         self._job, self.tasks, count = job, tasks, len(tasks)
-        self.objective = SplitObjective(job.method.objective)
+        self.objective = SplitObjective(job.method.objective, self.device)
         exchange = job.method.exchange
         self.collects = exchange is not None and exchange.collects_features
         self.steps, self.seen = (torch.zeros(count, dtype=torch.int64).numpy() for _ in range(2))
@@ -154,7 +155,7 @@ class Stack:
     def _place(self, prepared: Tensors, batches: Minibatches) -> None:
         for name, value in prepared.items():
             self._hold(name, value, grows=True)
-        self.positions = self._hold("positions", torch.arange(batches.rows.shape[2], device=self.device))
+        self._hold("positions", torch.arange(batches.rows.shape[2], device=self.device))
         for name in ("rows", "lengths", "collected", *(["keys"] if self.dropout else [])):
             value = torch.from_numpy(getattr(batches, name))
             # Steps first: it is the number of steps that differs from round to round.
@@ -181,19 +182,12 @@ class Stack:
         """One minibatch of each of the block's clients."""
         job, held, own = self._job, self._held, slice(block.first, block.last)
         assert job is not None
-        count, width = block.last - block.first, block.width
-        lengths = held["lengths"].index_select(0, self.step_number)[0, own]
-        rows = held["rows"].index_select(0, self.step_number)[0, own, :width].reshape(-1)
-        taken = {
-            name: _grouped(held[name].index_select(0, rows), count)
-            for name in ("x", "y", *SAMPLEWISE)
-            if name in ("x", "y") or name in job.method.needs
-        }
-        mask = self.positions[:width] < lengths.unsqueeze(1)
+        names = ("x", "y", *(name for name in SAMPLEWISE if name in job.method.needs))
+        taken = gathered(held, names, self.step_number, own, block.width)
         inputs = LossInputs(
             logits=taken["x"],  # replaced at every point
             labels=taken["y"],
-            sample_mask=mask,
+            sample_mask=taken["mask"],
             client=self._statistics().of(own),
             teacher_params=self.teacher,
             received=self.broadcast,
@@ -203,7 +197,7 @@ class Stack:
             previous_features=taken.get("previous_features"),
         )
         keys = held["keys"].index_select(0, self.step_number)[0, own] if self.dropout else None
-        gradient = _Gradient(self, own, taken["x"], lengths if block.padded else None, keys, inputs)
+        gradient = _Gradient(self, own, taken["x"], taken["lengths"] if block.padded else None, keys, inputs)
         point = {name: value[own] for name, value in self.params.items()}
         kept = {name: value[own] for name, value in self.kept.items()}
         direction = job.method.step.direction(gradient, point, StepContext(self.broadcast, kept, leading=1))
@@ -212,12 +206,12 @@ class Stack:
             gradient.into[name].copy_(value)
         self._descend(own)
         assert gradient.loss is not None
-        self.losses[own] += gradient.loss
+        self.losses[own].add_(gradient.loss)
         self.moves = gradient.moves
         if self.collects:
             assert gradient.features is not None
             collected = held["collected"].index_select(0, self.step_number)[0, own]
-            self._collect(own, gradient.features, inputs.labels, mask & collected.unsqueeze(1))
+            self._collect(own, gradient.features, inputs.labels, taken["mask"] & collected.unsqueeze(1))
         self.step_number += 1
 
     def _statistics(self) -> StackStatistics:
@@ -305,11 +299,6 @@ def _views(matrix: Tensor, like: Mapping[str, Tensor]) -> Tensors:
     sizes = [t.numel() for t in like.values()]
     parts = torch.split(matrix[:, : sum(sizes)], sizes, dim=1)
     return {name: part.view(len(matrix), *t.shape) for (name, t), part in zip(like.items(), parts, strict=True)}
-
-
-def _grouped(rows: Tensor, count: int) -> Tensor:
-    """`[K * B, ...]` as `[K, B, ...]`."""
-    return rows.view(count, -1, *rows.shape[1:])
 
 
 def _filled(rows: Tensor, count: int) -> Tensor:

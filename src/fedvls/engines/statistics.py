@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..losses.term import ClientStatistics
+from ..losses.term import ClientStatistics, Table
 
 
 class StackStatistics:
@@ -19,8 +19,11 @@ class StackStatistics:
     def update(self, counts: Tensor) -> None:
         """Take the counts of other clients."""
         fresh = ClientStatistics(counts)
+        for made, held in self.all.tables.items():
+            held.copy_(fresh.table(made))
         for name, held in vars(self.all).items():
-            held.copy_(getattr(fresh, name))
+            if name != "tables":
+                held.copy_(getattr(fresh, name))
 
     def of(self, own: slice) -> ClientStatistics:
         """The statistics of some of the clients."""
@@ -36,3 +39,6 @@ class _Some(ClientStatistics):
         if name in ("vacant", "prior", "majority", "log_prior"):
             return getattr(self.all, name)[self.own]
         return super().__getattribute__(name)
+
+    def table(self, made: Table) -> Tensor:
+        return self.all.table(made)[self.own]

@@ -1,13 +1,15 @@
-"""Kernels that train many clients' convolutional networks at once, each pass over memory doing the work of several.
+"""Kernels that train many clients at once, each pass over memory doing the work of several.
 
-Three functions are the whole interface: `available`, `convnet` and `folded`. Where Triton is missing the same networks
-run on plain PyTorch operations, slower and to the same result.
+This is the whole interface: `available`; `convnet` and `folded` for convolutional networks, `biased_` and
+`bias_backward` for Linear layers, `objective` for losses, `gathered` for minibatches. Where Triton is missing plain
+PyTorch operations do the same, slower and to the same result.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -16,15 +18,16 @@ from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from ..lift.base import Lifted
+    from ..losses.term import Term
     from .folding import Folded
+    from .terms import FusedObjective
     from .values import Operations
 
 
 def available(device: torch.device) -> bool:
     """Whether the Triton kernels run on this device: CUDA, or anything under Triton's interpreter."""
-    if importlib.util.find_spec("triton") is None:
-        return False
-    return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+    meant_for = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+    return meant_for and importlib.util.find_spec("triton") is not None
 
 
 def convnet(module: nn.Module, compute: torch.dtype, tf32: bool = False) -> Lifted | None:
@@ -65,3 +68,46 @@ def folded(module: nn.Module, tensors: dict[str, Tensor], compute: torch.dtype, 
 
         return Folded(found, tensors, compute, FusedInference(compute, tf32))
     return Folded(found, tensors, compute, PlainInference(compute))
+
+
+def objective(terms: Sequence[Term], device: torch.device) -> FusedObjective | None:
+    """The value of these terms and its slope with respect to the logits in one launch, or None where autograd is to
+    compute them: without Triton, and for terms that the kernel does not know."""
+    if not available(device):
+        return None
+    from .terms import fused
+
+    return fused(terms)
+
+
+def gathered(
+    step: Tensor, rows: Tensor, lengths: Tensor, samples: Mapping[str, Tensor], own: slice, width: int
+) -> dict[str, Tensor] | None:
+    """The minibatches of the clients `own` in a step, in one launch; None where PyTorch is to gather them: without
+    Triton, and for more than inputs, labels and the teacher's logits.
+
+    Of rows `[S, K, W]` and lengths `[S, K]` those of the step at hand, `[1]`, are read. samples: `x` and `y`, perhaps
+    `teacher_logits`, `[N, ...]` each; of these come back the samples that the first `width` rows of each client name,
+    and with them `mask` `[K, width]`, False for padding, and `lengths` `[K]`.
+    """
+    known = samples.keys() <= {"x", "y", "teacher_logits"} and all(t.is_contiguous() for t in samples.values())
+    if not known or not available(rows.device):
+        return None
+    from . import minibatch
+
+    return minibatch.gathered(step, rows, lengths, samples, own, width)
+
+
+def biased_(y: Tensor, bias: Tensor, relu: bool) -> Tensor:
+    """y `[K, B, O]` plus each client's bias `[K, O]`, and ReLU behind it, in place. Needs Triton."""
+    from . import layers
+
+    return layers.biased_(y, bias, relu)
+
+
+def bias_backward(slope: Tensor, y: Tensor, into: Tensor, relu: bool) -> Tensor:
+    """The slope `[K, B, O]` before the ReLU behind which y was; its sums over B are written `into` `[K, O]`, the bias's
+    gradient. Needs Triton."""
+    from . import layers
+
+    return layers.bias_backward(slope, y, into, relu)

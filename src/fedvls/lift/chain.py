@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from .. import kernels
 from ..models.chain import Layer, linear_chain
 from ..models.text import PADDING, FastText
 from .base import Forward, Padding, Tensors
@@ -28,8 +29,7 @@ class Chain:
         first = x.flatten(2) if self.embedding is None else mean_vectors(params[self.embedding], x)
         outputs = [first]
         for layer in self.layers:
-            out = _linear(outputs[-1], params, layer)
-            outputs.append(out.relu_() if layer.relu else out)
+            outputs.append(_linear(outputs[-1], params, layer))
         logits = outputs[-1]
         return Forward(logits, outputs[-2] if features else None, (params, x, outputs))
 
@@ -39,22 +39,34 @@ class Chain:
         slope = d_logits
         for number in reversed(range(len(self.layers))):
             layer = self.layers[number]
+            slope = _bias_backward(slope, outputs[number + 1], layer, into)
             torch.bmm(slope.transpose(1, 2), outputs[number], out=into[layer.weight])
-            if layer.bias is not None:
-                torch.sum(slope, 1, out=into[layer.bias])
             if number > 0 or self.embedding is not None:
                 slope = torch.bmm(slope, params[layer.weight])
                 if number == len(self.layers) - 1 and d_features is not None:
                     slope += d_features
-                if number > 0 and self.layers[number - 1].relu:
-                    slope = torch.ops.aten.threshold_backward(slope, outputs[number], 0)
         if self.embedding is not None:
             scatter_vectors(slope, x, into[self.embedding])
 
 
 def _linear(x: Tensor, params: Mapping[str, Tensor], layer: Layer) -> Tensor:
+    """The layer's output, behind its ReLU if it has one."""
     weight = params[layer.weight].transpose(1, 2)
-    return torch.bmm(x, weight) if layer.bias is None else torch.baddbmm(params[layer.bias].unsqueeze(1), x, weight)
+    if layer.bias is not None and kernels.available(x.device):
+        return kernels.biased_(torch.bmm(x, weight), params[layer.bias], layer.relu)
+    out = torch.bmm(x, weight) if layer.bias is None else torch.baddbmm(params[layer.bias].unsqueeze(1), x, weight)
+    return out.relu_() if layer.relu else out
+
+
+def _bias_backward(slope: Tensor, out: Tensor, layer: Layer, into: Tensors) -> Tensor:
+    """The slope before the layer's ReLU, from that of its output; writes the bias's gradient."""
+    if layer.bias is not None and kernels.available(slope.device):
+        return kernels.bias_backward(slope, out, into[layer.bias], layer.relu)
+    if layer.relu:
+        slope = torch.ops.aten.threshold_backward(slope, out, 0)
+    if layer.bias is not None:
+        torch.sum(slope, 1, out=into[layer.bias])
+    return slope
 
 
 def mean_vectors(weight: Tensor, tokens: Tensor) -> Tensor:

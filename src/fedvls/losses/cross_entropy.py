@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from .calibration import LogPrior, Margin, Restriction, SoftenedLogPrior
 from .masking import exclude
-from .term import FLOOR, LossInputs, Term, full_precision, term
+from .term import FLOOR, LossInputs, Table, Term, full_precision, term
 from .trust import trust_in_teacher
 
 
-def _negative_log_likelihood(inputs: LossInputs, logits: Tensor) -> Tensor:
-    """Batch mean of -log softmax(logits)_y."""
-    picked = logits.log_softmax(-1).gather(-1, inputs.labels.unsqueeze(-1)).squeeze(-1)
-    return inputs.over_batch(-picked)
+@dataclass(frozen=True)
+class CrossEntropy:
+    """mean_i -log softmax(a_i)_{y_i},  a_ic = s_c z_ic + r_i b_c.
+
+    scale: s, 1 where there is none; shift: b, 0 where there is none; r_i = 1, and with `trusted` the probability the
+    teacher gives sample i's label. A value, so that `fedvls.kernels` can tell what there is to compute.
+    """
+
+    shift: Table | None = None
+    scale: Table | None = None
+    trusted: bool = False
+
+    def __call__(self, inputs: LossInputs) -> Tensor:
+        logits = full_precision(inputs.logits)
+        if self.scale is not None:
+            logits = inputs.client.table(self.scale).to(logits.dtype).unsqueeze(-2) * logits
+        if self.shift is not None:
+            shift = inputs.client.table(self.shift).to(logits.dtype).unsqueeze(-2)
+            logits = logits + (shift * trust_in_teacher(inputs).unsqueeze(-1) if self.trusted else shift)
+        picked = logits.log_softmax(-1).gather(-1, inputs.labels.unsqueeze(-1)).squeeze(-1)
+        return inputs.over_batch(-picked)
 
 
 def cross_entropy() -> Term:
     """CE(z, y) = mean_i -log softmax(z_i)_{y_i}."""
-
-    @term("cross_entropy")
-    def value(inputs: LossInputs) -> Tensor:
-        return _negative_log_likelihood(inputs, full_precision(inputs.logits))
-
-    return value
+    return term("cross_entropy")(CrossEntropy())
 
 
 def calibrated_cross_entropy(floor: float = FLOOR) -> Term:
@@ -34,20 +48,7 @@ def calibrated_cross_entropy(floor: float = FLOOR) -> Term:
     floor = 0 is the printed equation: vacant classes leave the softmax. The released program uses 1e-9, which shifts a
     vacant logit by -20.7 and changes the loss by about 1e-9.
     """
-
-    @term("calibrated_cross_entropy")
-    def value(inputs: LossInputs) -> Tensor:
-        logits, client = full_precision(inputs.logits), inputs.client
-        prior = client.prior.to(logits.dtype).unsqueeze(-2)
-        if floor == FLOOR:  # known once, not computed in every step
-            return _negative_log_likelihood(inputs, logits + client.log_prior.to(logits.dtype).unsqueeze(-2))
-        if floor > 0:
-            return _negative_log_likelihood(inputs, logits + (prior + floor).log())
-        present = ~client.vacant.unsqueeze(-2)
-        log_prior = torch.where(present, prior, 1.0).log()
-        return _negative_log_likelihood(inputs, exclude(logits + log_prior, present))
-
-    return value
+    return term("calibrated_cross_entropy")(CrossEntropy(LogPrior(floor)))
 
 
 def softened_cross_entropy(
@@ -63,21 +64,9 @@ def softened_cross_entropy(
     classes are rare or there are none. With L_cal a client with one class learns nothing from its labels: its softmax
     has no rival. Here vacant classes remain rivals.
     """
-
-    @term("softened_cross_entropy", *(["teacher_logits"] if trusted else []))
-    def value(inputs: LossInputs) -> Tensor:
-        logits, client = full_precision(inputs.logits), inputs.client
-        weights = (1 - smoothing) * client.prior.to(logits.dtype) + smoothing / logits.shape[-1] + FLOOR
-        if vacant == "average":
-            present = (~client.vacant).to(logits.dtype)
-            mean = (weights * present).sum(-1, keepdim=True) / present.sum(-1, keepdim=True)
-            weights = (weights / mean).masked_fill(client.vacant, 1.0)
-        shift = strength * weights.log().unsqueeze(-2)
-        if trusted:
-            shift = shift * trust_in_teacher(inputs).unsqueeze(-1)
-        return _negative_log_likelihood(inputs, logits + shift)
-
-    return value
+    shift = SoftenedLogPrior(strength, smoothing, vacant)
+    needs = ["teacher_logits"] if trusted else []
+    return term("softened_cross_entropy", *needs)(CrossEntropy(shift, trusted=trusted))
 
 
 def margin_cross_entropy(tau: float, true_class: Literal["kept", "left-out"] = "kept") -> Term:
@@ -85,20 +74,17 @@ def margin_cross_entropy(tau: float, true_class: Literal["kept", "left-out"] = "
 
     "left-out" is the original paper's equation, whose denominator runs over c != y: unbounded below, kept for study.
     """
+    margin = Margin(tau)
 
-    @term("margin_cross_entropy")
-    def value(inputs: LossInputs) -> Tensor:
-        logits, present = full_precision(inputs.logits), ~inputs.client.vacant
-        counts = torch.where(present, inputs.client.counts, 1).to(logits.dtype)
-        shifted = exclude(logits - (tau * counts.pow(-0.25)).unsqueeze(-2), present.unsqueeze(-2))
-        if true_class == "kept":
-            return _negative_log_likelihood(inputs, shifted)
+    def without_true_class(inputs: LossInputs) -> Tensor:
+        logits = full_precision(inputs.logits)
+        shifted = logits + inputs.client.table(margin).to(logits.dtype).unsqueeze(-2)
         label = shifted.gather(-1, inputs.labels.unsqueeze(-1)).squeeze(-1)
-        rivals = ~inputs.is_label & present.unsqueeze(-2)
+        rivals = ~inputs.is_label & ~inputs.client.vacant.unsqueeze(-2)
         others = exclude(shifted, rivals).logsumexp(-1)
         return inputs.over_batch(torch.where(rivals.any(-1), others - label, 0.0))
 
-    return value
+    return term("margin_cross_entropy")(CrossEntropy(margin) if true_class == "kept" else without_true_class)
 
 
 def restricted_cross_entropy(alpha: float, scale: Literal["hard", "soft"] = "hard") -> Term:
@@ -106,14 +92,4 @@ def restricted_cross_entropy(alpha: float, scale: Literal["hard", "soft"] = "har
 
     "soft" is s_c = alpha + (1 - alpha) * n_c / max n, the form of the method's own code.
     """
-
-    @term("restricted_cross_entropy")
-    def value(inputs: LossInputs) -> Tensor:
-        logits, counts = full_precision(inputs.logits), inputs.client.counts
-        if scale == "hard":
-            share = (counts > 0).to(logits.dtype)
-        else:
-            share = counts.to(logits.dtype) / counts.amax(-1, keepdim=True)
-        return _negative_log_likelihood(inputs, (alpha + (1 - alpha) * share).unsqueeze(-2) * logits)
-
-    return value
+    return term("restricted_cross_entropy")(CrossEntropy(scale=Restriction(alpha, scale)))

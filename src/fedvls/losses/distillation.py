@@ -6,35 +6,68 @@ teacher carries no gradient (the engine computes it without one; here it is deta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .masking import divergence_over, exclude
-from .term import LossInputs, Term, full_precision, term
+from .term import ClientStatistics, LossInputs, Table, Term, full_precision, term
 from .trust import trust_in_teacher
 
 
-def _distillation(
-    name: str, classes: Callable[[LossInputs], tuple[Tensor, Tensor]], temperature: float, trusted: bool = False
-) -> Term:
-    """KL over (teacher classes, student classes), each broadcastable to `[..., B, C]`."""
+@dataclass(frozen=True)
+class Distillation:
+    """T^2 mean_i r_i KL(softmax of t_i / T inside the classes heard || softmax of z_i / T inside the classes spoken).
 
-    @term(name, "teacher_logits")
-    def value(inputs: LossInputs) -> Tensor:
-        student, teacher = _student_and_teacher(inputs, temperature)
-        divergence = divergence_over(teacher, student, *classes(inputs))
-        if trusted:
+    heard, spoken: the classes teacher and student speak of, each without the label if `without_label`; the first must
+    lie inside the second. r_i = 1, and with `trusted` the probability the teacher gives sample i's label. A value, so
+    that `fedvls.kernels` can tell what there is to compute.
+    """
+
+    heard: Table
+    spoken: Table
+    temperature: float = 1.0
+    without_label: bool = False
+    trusted: bool = False
+
+    def __call__(self, inputs: LossInputs) -> Tensor:
+        student, teacher = _student_and_teacher(inputs, self.temperature)
+        heard = self._classes(inputs, self.heard)
+        spoken = heard if self.spoken is self.heard else self._classes(inputs, self.spoken)
+        divergence = divergence_over(teacher, student, heard, spoken)
+        if self.trusted:
             divergence = divergence * trust_in_teacher(inputs)
-        return temperature**2 * inputs.over_batch(divergence)
+        return self.temperature**2 * inputs.over_batch(divergence)
 
-    return value
+    def _classes(self, inputs: LossInputs, table: Table) -> Tensor:
+        own = inputs.client.table(table).unsqueeze(-2)
+        return own & ~inputs.is_label if self.without_label else own
 
 
 def _student_and_teacher(inputs: LossInputs, temperature: float) -> tuple[Tensor, Tensor]:
     teacher = full_precision(inputs.given("teacher_logits").detach())
     return full_precision(inputs.logits) / temperature, teacher / temperature
+
+
+def vacant(client: ClientStatistics) -> Tensor:
+    """The classes the client has no sample of."""
+    return client.vacant
+
+
+def present(client: ClientStatistics) -> Tensor:
+    """The classes it has samples of."""
+    return ~client.vacant
+
+
+def minority(client: ClientStatistics) -> Tensor:
+    """The classes it has few samples of, or none."""
+    return ~client.majority
+
+
+def every(client: ClientStatistics) -> Tensor:
+    """All classes."""
+    return torch.ones_like(client.vacant)
 
 
 def vacant_distillation(temperature: float = 1.0, trusted: bool = False) -> Term:
@@ -44,42 +77,22 @@ def vacant_distillation(temperature: float = 1.0, trusted: bool = False) -> Term
     Exactly 0 with fewer than two vacant classes. `trusted`: each sample counts with the probability the teacher gives
     its label (not in the paper).
     """
-
-    def classes(inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        vacant = inputs.client.vacant.unsqueeze(-2)
-        return vacant, vacant
-
-    return _distillation("vacant_distillation", classes, temperature, trusted)
+    return _term("vacant_distillation", Distillation(vacant, vacant, temperature, trusted=trusted))
 
 
 def existing_distillation(temperature: float = 1.0) -> Term:
     """FedEKD: the same over the classes the client has."""
-
-    def classes(inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        present = ~inputs.client.vacant.unsqueeze(-2)
-        return present, present
-
-    return _distillation("existing_distillation", classes, temperature)
+    return _term("existing_distillation", Distillation(present, present, temperature))
 
 
 def full_distillation(temperature: float = 1.0) -> Term:
     """FedKD: over all classes."""
-
-    def classes(inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        everything = torch.ones_like(inputs.client.vacant).unsqueeze(-2)
-        return everything, everything
-
-    return _distillation("full_distillation", classes, temperature)
+    return _term("full_distillation", Distillation(every, every, temperature))
 
 
 def not_true_distillation(temperature: float = 1.0) -> Term:
     """FedNTD: over all classes but the sample's label."""
-
-    def classes(inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        others = ~inputs.is_label
-        return others, others
-
-    return _distillation("not_true_distillation", classes, temperature)
+    return _term("not_true_distillation", Distillation(every, every, temperature, without_label=True))
 
 
 def label_masked_distillation(temperature: float = 1.0) -> Term:
@@ -87,12 +100,11 @@ def label_masked_distillation(temperature: float = 1.0) -> Term:
 
     A sample for which no such class is left contributes 0 (the original code's -1000 mask lets it explode).
     """
+    return _term("label_masked_distillation", Distillation(minority, every, temperature, without_label=True))
 
-    def classes(inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        others = ~inputs.is_label
-        return others & ~inputs.client.majority.unsqueeze(-2), others
 
-    return _distillation("label_masked_distillation", classes, temperature)
+def _term(name: str, function: Distillation) -> Term:
+    return term(name, "teacher_logits")(function)
 
 
 def target_distillation(temperature: float = 1.0) -> Term:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
@@ -13,6 +14,35 @@ from .term import FLOOR, LossInputs, Term, full_precision, term
 
 Suppression = Literal["released", "printed", "none"]
 Form = Literal["released", "printed", "bounded"]
+
+
+@dataclass(frozen=True)
+class LogitSuppression:
+    """S in one of its forms (see `logit_suppression`). A value, so that `fedvls.kernels` can tell what to compute."""
+
+    form: Form
+
+    def __call__(self, inputs: LossInputs) -> Tensor:
+        logits, real = full_precision(inputs.logits), inputs.sample_mask.unsqueeze(-1)
+        prior = inputs.client.prior.to(logits.dtype)
+        not_label = ~inputs.is_label
+        log_batch = inputs.real.to(logits.dtype).log().unsqueeze(-1)
+        if self.form != "released":
+            counted = not_label & real
+            terms = logits
+        else:
+            counted = real.expand(logits.shape)
+            log_prior = inputs.client.log_prior.to(logits.dtype).unsqueeze(-2)
+            terms = (logits - log_prior + log_uniform(logits.shape[-1])) * not_label
+        per_class = exclude(terms, counted).logsumexp(-2) - log_batch
+        if self.form == "bounded":
+            per_class = softplus(per_class)
+        return (prior * per_class.masked_fill(~counted.any(-2), 0.0)).sum(-1)
+
+
+def log_uniform(classes: int) -> float:
+    """log(1/C + 1e-9)."""
+    return math.log(1.0 / classes + FLOOR)
 
 
 def logit_suppression(form: Form = "released") -> Term:
@@ -26,23 +56,4 @@ def logit_suppression(form: Form = "released") -> Term:
     "bounded":   as printed, with log(1 + x) for log(x): never below 0 (not in the paper).
     A class for which the batch has no non-label sample contributes 0; a vacant class has weight 0.
     """
-
-    @term("logit_suppression")
-    def value(inputs: LossInputs) -> Tensor:
-        logits, real = full_precision(inputs.logits), inputs.sample_mask.unsqueeze(-1)
-        prior = inputs.client.prior.to(logits.dtype)
-        not_label = ~inputs.is_label
-        log_batch = inputs.real.to(logits.dtype).log().unsqueeze(-1)
-        if form != "released":
-            counted = not_label & real
-            terms = logits
-        else:
-            uniform = math.log(1.0 / logits.shape[-1] + FLOOR)
-            counted = real.expand(logits.shape)
-            terms = (logits - inputs.client.log_prior.to(logits.dtype).unsqueeze(-2) + uniform) * not_label
-        per_class = exclude(terms, counted).logsumexp(-2) - log_batch
-        if form == "bounded":
-            per_class = softplus(per_class)
-        return (prior * per_class.masked_fill(~counted.any(-2), 0.0)).sum(-1)
-
-    return value
+    return term("logit_suppression")(LogitSuppression(form))

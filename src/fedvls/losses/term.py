@@ -17,6 +17,8 @@ from ..errors import UsageError
 from ..numerics import full_precision as full_precision
 
 Parameters = Mapping[str, Tensor]
+Table = Callable[["ClientStatistics"], Tensor]
+"""Numbers per class, `[..., C]`, that follow from a client's label statistics. Hashable: equal ones are one table."""
 FLOOR = 1e-9
 
 
@@ -45,6 +47,17 @@ class ClientStatistics:
     def majority(self) -> Tensor:
         """Classes with more samples than the mean over all classes, vacant ones included in the mean, `[..., C]`."""
         return self.counts > self.counts.mean(-1, keepdim=True)
+
+    @cached_property
+    def tables(self) -> dict[Table, Tensor]:
+        """The tables asked for so far."""
+        return {}
+
+    def table(self, made: Table) -> Tensor:
+        """`made(self)`, computed once, not in every step."""
+        if made not in self.tables:
+            self.tables[made] = made(self)
+        return self.tables[made]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,23 @@
+"""A step's minibatches, out of the samples of all clients of a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from .. import kernels
+from .base import Tensors
+
+
+def gathered(held: Mapping[str, Tensor], names: tuple[str, ...], step: Tensor, own: slice, width: int) -> Tensors:
+    """The tensors named, `[K, B, ...]`, for the clients `own`; `mask`, False for padding, and `lengths`, how many
+    samples are real. held: those tensors `[N, ...]`, and for all steps `rows`, `lengths` and `positions`."""
+    samples = {name: held[name] for name in names}
+    at_once = kernels.gathered(step, held["rows"], held["lengths"], samples, own, width)
+    if at_once is not None:
+        return at_once
+    lengths = held["lengths"].index_select(0, step)[0, own]
+    rows = held["rows"].index_select(0, step)[0, own, :width].reshape(-1)
+    taken = {name: value.index_select(0, rows).view(-1, width, *value.shape[1:]) for name, value in samples.items()}
+    return taken | {"mask": held["positions"][:width] < lengths.unsqueeze(1), "lengths": lengths}
