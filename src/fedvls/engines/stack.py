@@ -127,9 +127,10 @@ class Stack:
         copy_each(self.buffers, {k: b.expand(self.capacity, *b.shape) for k, b in job.start.buffers.items()})
         self.velocity.zero_()
         if job.recipe.persistent_momentum:
-            velocity = unflattened(self.velocity[:count], job.start.params)
-            for name, value in self._together(tasks, "momentum/").items():
-                velocity[name.removeprefix("momentum/")].copy_(value)
+            momentum = self._together(tasks, "momentum/")
+            for name, row in unflattened(self.velocity[:count], job.start.params).items():
+                if f"momentum/{name}" in momentum:
+                    row.copy_(momentum[f"momentum/{name}"])
         self.losses.zero_()
         self.teacher = self._hold_all("teacher", job.start.params)
         frozen = self._hold_all("frozen", job.start.frozen)
