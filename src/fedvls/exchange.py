@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from .aggregation.normalised import effective_steps
-from .flat import added, copied, scaled, subtracted
+from .flat import added, copied, scaled, subtracted, zeros
 from .models.network import ModelState
 
 Tensors = dict[str, Tensor]
@@ -66,8 +65,8 @@ def _named(kind: str, tensors: Tensors) -> Tensors:
 
 def _unnamed(kind: str, given: Mapping[str, Tensor], like: Tensors) -> Tensors:
     """Those under `kind/name`; 0 where there are none yet."""
-    found = {name: given.get(f"{kind}/{name}") for name in like}
-    return {name: torch.zeros_like(like[name]) if t is None else t for name, t in found.items()}
+    nothing = zeros({name: t for name, t in like.items() if f"{kind}/{name}" not in given})
+    return {name: nothing[name] if name in nothing else given[f"{kind}/{name}"] for name in like}
 
 
 def keep_model() -> Exchange:

@@ -48,6 +48,14 @@ def copied(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor] | None = No
     return copies
 
 
+def zeros(like: Mapping[str, Tensor]) -> Tensors:
+    """0 in the shapes and types of `like`."""
+    found = {name: torch.empty_like(t) for name, t in like.items()}
+    if found:
+        torch._foreach_zero_(list(found.values()))
+    return found
+
+
 def added(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> Tensors:
     """left + right, by the names of left."""
     return dict(zip(left, torch._foreach_add(list(left.values()), [right[name] for name in left]), strict=True))
