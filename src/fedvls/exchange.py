@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from .aggregation.normalised import effective_steps
+from .flat import added, copied, scaled, subtracted, zeros
 from .models.network import ModelState
 
 Tensors = dict[str, Tensor]
@@ -21,6 +21,7 @@ class Outcome:
     start: ModelState
     """The model it received."""
     end: ModelState
+    """The model it ends with: part of a whole cohort's memory, so what is kept of it is kept as a copy."""
     steps: int
     lr: float
     momentum: float
@@ -38,7 +39,7 @@ class Outcome:
         Without momentum a is the number of steps and this is exact.
         """
         scale = 1.0 / (max(effective_steps(self.steps, self.momentum), 1.0) * self.lr) if self.lr > 0 else 0.0
-        return {k: scale * (v - self.end.params[k]) for k, v in self.start.params.items()}
+        return scaled(scale, subtracted(self.start.params, self.end.params))
 
 
 def _nothing(outcome: Outcome) -> tuple[Tensors, Tensors]:
@@ -57,11 +58,22 @@ class Exchange:
     name: str = "nothing"
 
 
+def _named(kind: str, tensors: Tensors) -> Tensors:
+    """Under `kind/name`, as they are kept and sent."""
+    return {f"{kind}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def _unnamed(kind: str, given: Mapping[str, Tensor], like: Tensors) -> Tensors:
+    """Those under `kind/name`; 0 where there are none yet."""
+    nothing = zeros({name: t for name, t in like.items() if f"{kind}/{name}" not in given})
+    return {name: nothing[name] if name in nothing else given[f"{kind}/{name}"] for name in like}
+
+
 def keep_model() -> Exchange:
     """MOON: the client keeps the model it ends with."""
 
     def finish(outcome: Outcome) -> tuple[Tensors, Tensors]:
-        return {f"previous/{k}": t.clone() for k, t in outcome.end.tensors().items()}, {}
+        return _named("previous", copied(outcome.end.tensors())), {}
 
     return Exchange(finish, kept="its last local model")
 
@@ -70,13 +82,10 @@ def control_variates() -> Exchange:
     """SCAFFOLD, option II: c_i <- c_i - c + (w - w_i)/(K lr); the change of c_i is sent."""
 
     def finish(outcome: Outcome) -> tuple[Tensors, Tensors]:
-        kept, sent = {}, {}
-        for k, gradient in outcome.mean_gradient().items():
-            own = outcome.kept.get(f"control/{k}", torch.zeros_like(gradient))
-            everyone = outcome.broadcast.get(f"control/{k}", torch.zeros_like(gradient))
-            kept[f"control/{k}"] = own - everyone + gradient
-            sent[f"control_change/{k}"] = kept[f"control/{k}"] - own
-        return kept, sent
+        gradient = outcome.mean_gradient()
+        own, everyone = (_unnamed("control", given, gradient) for given in (outcome.kept, outcome.broadcast))
+        now = added(subtracted(own, everyone), gradient)
+        return _named("control", now), _named("control_change", subtracted(now, own))
 
     return Exchange(
         finish,
@@ -91,11 +100,9 @@ def dynamic_gradient(alpha: float) -> Exchange:
     """FedDyn: h_i <- h_i - alpha (w_i - w)."""
 
     def finish(outcome: Outcome) -> tuple[Tensors, Tensors]:
-        kept = {}
-        for k, start in outcome.start.params.items():
-            own = outcome.kept.get(f"gradient/{k}", torch.zeros_like(start))
-            kept[f"gradient/{k}"] = own - alpha * (outcome.end.params[k] - start)
-        return kept, {}
+        start, end = outcome.start.params, outcome.end.params
+        own = _unnamed("gradient", outcome.kept, start)
+        return _named("gradient", subtracted(own, scaled(alpha, subtracted(end, start)))), {}
 
     return Exchange(finish, kept="its accumulated gradient", name="dynamic gradients")
 

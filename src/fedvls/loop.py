@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from .aggregation import ServerOutputs
@@ -16,9 +17,10 @@ from .clients import ClientStates, sample_cohort
 from .data import FederatedData
 from .data.resident import ResidentData
 from .engines import ClientTask, Engine, RoundJob, Update, choose
-from .engines.base import Evaluator
+from .engines.base import Evaluator, are_finite
+from .engines.samples import to_device
 from .errors import RunError
-from .evaluation import Evaluation, drift_diversity, evaluate
+from .evaluation import Evaluation, drift_diversity, evaluate_each
 from .groups import group_accuracy, summarise_groups
 from .method import Method
 from .models.network import ModelState, Network
@@ -175,29 +177,32 @@ class RoundLoop:
         job = self._job(group, round)
         if group.network not in self._engines:
             self._engines[group.network], _ = self._choose(group, job)
-        tasks = [self._task(client) for client in cohort if client in group.clients]
+        tasks = self._tasks([client for client in cohort if client in group.clients])
         return self._engines[group.network].train(job, tasks)
 
     def _choose(self, group: Group, job: RoundJob) -> tuple[Engine, str]:
         """An engine for the group's model, and why this one."""
         smallest = min(group.clients, key=lambda client: (int(self.split.sizes[client]), client))
-        return choose(self.config.engine, group.network, self.data, self.augmentation, job, self._task(smallest))
+        return choose(self.config.engine, group.network, self.data, self.augmentation, job, *self._tasks([smallest]))
 
     def _job(self, group: Group, round: int) -> RoundJob:
         return RoundJob(group.model, self.method, group.recipe, self.config.seed, round, group.broadcast)
 
-    def _task(self, client: int) -> ClientTask:
+    def _tasks(self, clients: Sequence[int]) -> list[ClientTask]:
+        """What these clients need for a round; it goes to the device in two transfers for all of them."""
+        if not clients:
+            return []
         split, device = self.split, self.data.device
-        return ClientTask(
-            client,
-            torch.from_numpy(split.indices[client]).to(device),
-            torch.from_numpy(split.counts[client]).to(device, self.data.dtype),
-            self.states.get(client),
-        )
+        positions = np.concatenate([split.indices[client] for client in clients])
+        indices = torch.split(to_device(torch.from_numpy(positions), device), split.sizes[list(clients)].tolist())
+        counts = to_device(torch.from_numpy(split.counts[list(clients)]), device).to(self.data.dtype)
+        kept = [self.states.get(client) for client in clients]
+        return [ClientTask(*each) for each in zip(clients, indices, counts.unbind(), kept, strict=True)]
 
     def _finite(self, round: int, trained: Sequence[Sequence[Update]]) -> tuple[list[list[Update]], list[int]]:
         """Updates that count, per group, and the clients left out because theirs is not finite."""
-        accepted = [[u for u in updates if u.is_finite()] for updates in trained]
+        finite = iter(are_finite([u for updates in trained for u in updates]))
+        accepted = [[u for u in updates if next(finite)] for updates in trained]
         good = {u.client for updates in accepted for u in updates}
         left_out = sorted(u.client for updates in trained for u in updates if u.client not in good)
         if not good:
@@ -224,7 +229,7 @@ class RoundLoop:
         engine = self._engines.get(network)
         if isinstance(engine, Evaluator):
             return engine.evaluate(models, self.setting.classes)
-        return [evaluate(network, model, self.data, self.setting.classes) for model in models]
+        return evaluate_each(network, models, self.data, self.setting.classes)
 
     def _local(self, started: Sequence[Group], accepted: Sequence[Sequence[Update]]) -> Record:
         """What local training did to the classes each client lacks, has few or many of."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..flat import copied, copy_each, flattened, unflattened
 from ..registry import Registry
 
 Tensors = dict[str, Tensor]
@@ -50,12 +51,16 @@ class ServerInputs:
 
     def deltas(self) -> list[Tensors]:
         """client_i - start, in float64."""
-        return [{k: v.double() - self.start[k].double() for k, v in client.items()} for client in self.clients]
+        start, _ = flattened(self.start, torch.float64)
+        clients = [flattened({k: client[k] for k in self.start}, torch.float64) for client in self.clients]
+        for delta, _ in clients:
+            delta -= start
+        return [views for _, views in clients]
 
     def weighted(self, deltas: Sequence[Mapping[str, Tensor]], weights: Sequence[float] | None = None) -> Tensors:
         """sum_i w_i * delta_i, with the aggregation weights unless others are given."""
-        chosen = self.weights if weights is None else weights
-        return {k: sum_of([w * d[k] for w, d in zip(chosen, deltas, strict=True)]) for k in self.start}
+        chosen = list(self.weights if weights is None else weights)
+        return {k: sum_of(torch._foreach_mul([d[k] for d in deltas], chosen)) for k in self.start}
 
     def moved(self, change: Mapping[str, Tensor], factor: float = 1.0) -> Tensors:
         """start + factor * change, in the model's dtype."""
@@ -114,14 +119,12 @@ def weighted_mean(
         return {}
     rest = 1.0 - sum(weights)
     shares = [(rest, start)] if rest > 1e-9 else []
-    totals = [torch.zeros_like(before, dtype=torch.float64) for before in start.values()]
-    share = [torch.empty_like(total) for total in totals]
-    # All tensors of a client in one call each: a GPU is not asked a thousand times for a thousand small sums.
+    share, places = flattened(start, torch.float64)
+    total = torch.zeros_like(share)
     for weight, state in [*shares, *zip(weights, states, strict=True)]:
-        torch._foreach_copy_(share, [state[name] for name in start])
-        torch._foreach_mul_(share, weight)
-        torch._foreach_add_(totals, share)
-    return {name: total.to(before.dtype) for (name, before), total in zip(start.items(), totals, strict=True)}
+        copy_each(places, state)
+        total += share.mul_(weight)
+    return copied(unflattened(total, start), like=start)
 
 
 def combine_buffers(
@@ -143,9 +146,5 @@ def combine_buffers(
 
 
 def sum_of(tensors: Sequence[Tensor]) -> Tensor:
-    """The sum, in the order given."""
-    return torch.stack(list(tensors)).sum(0)
-
-
-def square_norm(tensors: Mapping[str, Tensor]) -> float:
-    return float(sum(float(t.double().square().sum()) for t in tensors.values()))
+    """The sum in float64, in the order given."""
+    return torch.stack(list(tensors)).double().sum(0)

@@ -16,7 +16,7 @@ def controlled_mean() -> ServerRule:
         broadcast = {}
         for k, start in inputs.start.items():
             before = inputs.broadcast.get(f"control/{k}", torch.zeros_like(start)).double()
-            change = sum_of([sent[f"control_change/{k}"].double() for sent in inputs.sent])
+            change = sum_of([sent[f"control_change/{k}"] for sent in inputs.sent])
             broadcast[f"control/{k}"] = (before + change / inputs.population).to(start.dtype)
         return ServerOutputs(inputs.mean(), broadcast=broadcast)
 

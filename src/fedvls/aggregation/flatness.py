@@ -8,7 +8,8 @@ from typing import Literal
 import torch
 
 from ..errors import UsageError
-from .base import SERVER_RULES, ServerInputs, ServerOutputs, ServerRule, square_norm
+from ..flat import square_norms
+from .base import SERVER_RULES, ServerInputs, ServerOutputs, ServerRule
 
 log = logging.getLogger("fedvls")
 SATURATED = 5  # rounds with c = 1 from the start after which a run is told so
@@ -33,7 +34,9 @@ def flatness_mean(
 
     def combine(inputs: ServerInputs) -> ServerOutputs:
         params, deltas = inputs.mean(), inputs.deltas()
-        divergence = sum(square_norm(d) ** 0.5 for d in deltas) / len(deltas)
+        back = {k: inputs.start[k].double() - params[k].double() for k in params}
+        *each, together = square_norms([*deltas, back])
+        divergence = sum(norm**0.5 for norm in each) / len(deltas)
         before = inputs.state.get("window", torch.zeros(0))
         now = torch.cat([before, torch.tensor([float(divergence > threshold)])])[-window:]
         adaptive = mode == "adaptive" or (mode == "auto" and inputs.epochs == 1)
@@ -47,8 +50,7 @@ def flatness_mean(
                 threshold,
                 len(now),
             )
-        back = {k: inputs.start[k].double() - params[k].double() for k in params}
-        length = square_norm(back) ** 0.5
+        length = together**0.5
         scale = rho / length if length > 0 else 0.0
         broadcast = {f"perturbed/{k}": (v.double() + scale * back[k]).to(v.dtype) for k, v in params.items()}
         some = next(iter(params.values()))

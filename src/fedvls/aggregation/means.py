@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..errors import UsageError
-from .base import SERVER_RULES, ServerInputs, ServerOutputs, ServerRule, square_norm
+from ..flat import square_norms
+from .base import SERVER_RULES, ServerInputs, ServerOutputs, ServerRule
 
 
 @SERVER_RULES.register("mean")
@@ -25,8 +26,9 @@ def extrapolated(eps: float = 0.01, scale_eps: bool = False, evaluate_average_of
     def combine(inputs: ServerInputs) -> ServerOutputs:
         deltas = inputs.deltas()
         average = inputs.weighted(deltas)
-        spread = sum(w * square_norm(d) for w, d in zip(inputs.weights, deltas, strict=True))
-        length = square_norm(average) + eps * (len(deltas) if scale_eps else 1)
+        *each, together = square_norms([*deltas, average])
+        spread = sum(w * norm for w, norm in zip(inputs.weights, each, strict=True))
+        length = together + eps * (len(deltas) if scale_eps else 1)
         eta = max(1.0, spread / (2 * length)) if length > 0 else 1.0
         params = inputs.mean() if eta == 1.0 else inputs.moved(average, eta)  # eta 1: the plain mean, to the bit
         if not evaluate_average_of_last_two:

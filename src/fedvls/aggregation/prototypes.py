@@ -28,17 +28,18 @@ def cluster_prototypes(sent: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tenso
     K is the largest number of clusters that any class has.
     """
     first = sent[0][0]
+    everyone = torch.stack([prototypes for prototypes, _ in sent]).double().cpu().numpy()
+    present = torch.stack([present for _, present in sent]).cpu().numpy()
     per_class: list[np.ndarray] = []
     for label in range(first.shape[0]):
-        rows = [p[label].double().cpu().numpy() for p, present in sent if bool(present[label])]
-        points = np.stack(rows) if rows else np.zeros((0, first.shape[1]))
+        points = everyone[present[:, label], label]
         groups = finch(points)
         means = [points[groups == g].mean(0) for g in range(groups.max(initial=-1) + 1)]
         per_class.append(np.stack(means) if means else points)
     most = max(1, *(len(p) for p in per_class))
-    prototypes = torch.zeros(first.shape[0], most, first.shape[1], dtype=first.dtype, device=first.device)
-    mask = torch.zeros(first.shape[0], most, dtype=torch.bool, device=first.device)
+    prototypes = np.zeros((first.shape[0], most, first.shape[1]))
+    mask = np.zeros((first.shape[0], most), np.bool_)
     for label, centres in enumerate(per_class):
-        prototypes[label, : len(centres)] = torch.from_numpy(centres).to(first)
+        prototypes[label, : len(centres)] = centres
         mask[label, : len(centres)] = True
-    return prototypes, mask
+    return torch.from_numpy(prototypes).to(first), torch.from_numpy(mask).to(first.device)

@@ -69,11 +69,21 @@ class Update:
 
     def is_finite(self) -> bool:
         """Whether every floating tensor it sends is finite."""
-        tensors = [*self.state.tensors().values(), *self.sent.values()]
-        floating = [t for t in tensors if t.is_floating_point() and t.numel()]
-        # The largest entry of each, asked for together: on a GPU hundreds of questions would mean hundreds of waits.
-        largest = torch._foreach_norm(floating, math.inf)
-        return bool(torch.isfinite(torch.stack([n.double() for n in largest])).all()) if largest else True
+        return are_finite([self])[0]
+
+
+def are_finite(updates: Sequence[Update]) -> list[bool]:
+    """Whether every floating tensor that each of them sends is finite.
+
+    Asked of all tensors together, because a GPU is waited for at every question. A norm is what is computed fastest;
+    one that overflows though no entry is infinite is looked into.
+    """
+    sent = [(k, t) for k, u in enumerate(updates) for t in (*u.state.tensors().values(), *u.sent.values())]
+    floating = [(k, t) for k, t in sent if t.is_floating_point() and t.numel()]
+    norms = torch.stack(torch._foreach_norm([t for _, t in floating])).tolist() if floating else []
+    doubtful = [pair for pair, norm in zip(floating, norms, strict=True) if not math.isfinite(norm)]
+    bad = {k for k, t in doubtful if not t.isfinite().all()}
+    return [k not in bad for k in range(len(updates))]
 
 
 def finished(

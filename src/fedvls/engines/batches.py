@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from .. import rng
@@ -30,7 +32,8 @@ def epoch_batches(
     lengths = batch_lengths(samples, batch_size, batch_norm=batch_norm)
     if sum(lengths) > samples:  # a single sample, seen twice
         order = order.repeat(2)
-    return np.split(order, np.cumsum(lengths)[:-1])
+    edges = [0, *itertools.accumulate(lengths)]
+    return [order[first:last] for first, last in itertools.pairwise(edges)]  # what np.split does, but faster
 
 
 def dropout_keys(count: int, *, seed: int, round: int, client: int, epoch: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from torch.optim.sgd import sgd
 
 from ..augment import Augmentation
 from ..data.resident import ResidentData
+from ..flat import flattened, unflattened
 from ..losses.term import ClientStatistics, LossInputs
 from ..method import Method
 from ..models.chain import Layer, linear_chain
@@ -170,15 +171,3 @@ def backward(
             slope = slope @ params[layer.weight]
             if chain[number - 1].relu:
                 slope = torch.ops.aten.threshold_backward(slope, outputs[number], 0)
-
-
-def flattened(tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensors]:
-    """One vector that holds all of them, and views of it by name."""
-    flat = torch.cat([t.reshape(-1) for t in tensors.values()])
-    return flat, unflattened(flat, tensors)
-
-
-def unflattened(flat: Tensor, like: Mapping[str, Tensor]) -> Tensors:
-    """Views of a vector with the names and shapes of `like`."""
-    parts = torch.split_with_sizes(flat, [t.numel() for t in like.values()])
-    return {name: part.view(t.shape) for (name, t), part in zip(like.items(), parts, strict=True)}

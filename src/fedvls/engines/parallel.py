@@ -17,7 +17,7 @@ import torch
 
 from ..augment import Augmentation
 from ..data.resident import ResidentData
-from ..evaluation import Evaluation, Predictions, evaluate, judged, predict
+from ..evaluation import Evaluation, Predictions, evaluate_each, judged, predict
 from ..method import Method
 from ..models.network import ModelState, Network
 from .base import ClientTask, Engine, RoundJob, Update
@@ -83,11 +83,12 @@ class ParallelEngine:
         Batches and the order in which they are summed are those of `fedvls.evaluation.evaluate`: so are the bits.
         """
         if self._workers is None:
-            return [evaluate(self.network, state, self.data, classes) for state in states]
+            return evaluate_each(self.network, states, self.data, classes)
         ways = 1 if len(states) >= self._count else self._count
         asked = [("predict", state, slice(way, None, ways)) for state in states for way in range(ways)]
         answers = iter(self._workers.ask(asked, "evaluation"))
-        return [judged(_interleaved([next(answers)[0] for _ in range(ways)]), self.data, classes) for _ in states]
+        predictions = (_interleaved([next(answers)[0] for _ in range(ways)]) for _ in states)
+        return judged(predictions, self.data, classes)
 
     def close(self) -> None:
         """End the workers."""
@@ -126,7 +127,7 @@ def balanced(cohort: Sequence[ClientTask], workers: int) -> list[list[ClientTask
 
 def _interleaved(shares: Sequence[Predictions]) -> Predictions:
     """All batches in order, from shares that hold every n-th of them."""
-    together: Predictions = [(torch.empty(0), 0.0)] * sum(map(len, shares))
+    together: Predictions = [(torch.empty(0), torch.empty(0))] * sum(map(len, shares))
     for first, share in enumerate(shares):
         together[first :: len(shares)] = share
     return together

@@ -38,43 +38,40 @@ class Samples:
         """Inputs `x`, labels `y` and whatever of the teacher and of previous models the method needs, client after
         client."""
         needs = job.method.needs
-        inputs = [self._inputs(job, task, epoch) for task in tasks]
-        found = {
-            "x": torch.cat(inputs),
-            "y": self.data.y_train.index_select(0, torch.cat([task.indices for task in tasks])),
-        }
+        indices = torch.cat([task.indices for task in tasks])
+        x = self._inputs(job, tasks, indices, epoch)
+        found = {"x": x, "y": self.data.y_train.index_select(0, indices)}
+        sizes = [task.samples for task in tasks]
         if needs & {"teacher_logits", "teacher_features"}:
-            logits, features = self._seen_by(job.start, inputs)
+            logits, features = self._seen_by(job.start, x, sizes)
             found |= {"teacher_logits": logits}
             if "teacher_features" in needs:
                 found |= {"teacher_features": features}
         if "previous_features" in needs:
-            parts = torch.split(found["teacher_features"], [len(x) for x in inputs])
-            found["previous_features"] = torch.cat(
-                [self._previous(job, task, x, own) for task, x, own in zip(tasks, inputs, parts, strict=True)]
-            )
+            parts = zip(tasks, torch.split(x, sizes), torch.split(found["teacher_features"], sizes), strict=True)
+            found["previous_features"] = torch.cat([self._previous(job, *part) for part in parts])
         return found
 
-    def _inputs(self, job: RoundJob, task: ClientTask, epoch: int) -> Tensor:
-        if not self.change:
-            return self.data.normalised(self.data.stored(task.indices))
-        numbers = draws(
-            self.augmentation, task.samples, seed=job.seed, round=job.round, client=task.client, epoch=epoch
-        )
-        numbers = to_device(numbers, self.data.device)
-        parts = [
-            self.data.normalised(self.augmentation(self.data.stored(some), u))
-            for some, u in zip(torch.split(task.indices, CHUNK), torch.split(numbers, CHUNK), strict=True)
-        ]
-        return torch.cat(parts)
+    def _inputs(self, job: RoundJob, tasks: Sequence[ClientTask], indices: Tensor, epoch: int) -> Tensor:
+        """All clients' samples as the model takes them: what is done to one does not depend on the others."""
+        chunks = torch.split(indices, CHUNK)
+        stored = (self.data.stored(some) for some in chunks)
+        if self.change:
+            where = {"seed": job.seed, "round": job.round, "epoch": epoch}
+            numbers = torch.cat([draws(self.augmentation, t.samples, client=t.client, **where) for t in tasks])
+            rows = torch.split(to_device(numbers, self.data.device), CHUNK)
+            stored = (self.augmentation(x, u) for x, u in zip(stored, rows, strict=True))
+        parts = [self.data.normalised(x) for x in stored]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
-    def _seen_by(self, state: ModelState, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def _seen_by(self, state: ModelState, x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Logits and features of several clients' samples.
 
-        On a CPU each client's by themselves: products of other heights are rounded differently, and a client's numbers
-        should not depend on who shares its stack. A GPU wants few and large passes.
+        On a CPU each client's by themselves, and copied to where memory begins: products of other heights, or from
+        other places in a cache line, are rounded differently, and a client's numbers should not depend on who shares
+        its stack. A GPU wants few and large passes.
         """
-        together = inputs if self.data.device.type == "cpu" else [torch.cat(list(inputs))]
+        together = [own.clone() for own in torch.split(x, list(sizes))] if x.device.type == "cpu" else [x]
         parts = [part for x in together for part in torch.split(x, self.data.batch_for_inference(x[0].numel()))]
         see = inference(self.network, state, parts[0].device)
         logits, features = zip(*(see(part) for part in parts), strict=True)
@@ -83,7 +80,7 @@ class Samples:
     def _previous(self, job: RoundJob, task: ClientTask, x: Tensor, teacher_features: Tensor) -> Tensor:
         """Features of the model the client ended with last time; at its first participation, of the one it received."""
         before = previous_model(task)
-        return self._seen_by(job.start.updated(before), [x])[1] if before else teacher_features
+        return self._seen_by(job.start.updated(before), x, [len(x)])[1] if before else teacher_features
 
 
 def previous_model(task: ClientTask) -> Tensors:
@@ -91,6 +88,11 @@ def previous_model(task: ClientTask) -> Tensors:
     return {k.removeprefix("previous/"): t for k, t in task.kept.items() if k.startswith("previous/")}
 
 
+def pinned(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor where it can be copied from without making the host wait for the device."""
+    return tensor.pin_memory() if device.type == "cuda" and not tensor.is_cuda else tensor
+
+
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A copy that does not make the host wait for the device."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+    """A copy that does not make the host wait for the device; the tensor itself where it is there already."""
+    return pinned(tensor, device).to(device, non_blocking=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,24 +74,22 @@ def minibatches(
     for every client (shorter ones wait), so that minibatches of equal width meet.
     """
     recipe, offset, aligned = job.recipe, 0, padding != "any"
-    found: list[list[tuple[int, np.ndarray]]] = []  # per client: (epoch, rows)
-    keys: list[list[np.ndarray]] = [[] for _ in tasks]
-    for client, task in enumerate(tasks):
-        own: list[tuple[int, np.ndarray]] = []
+    found: list[list[_Epoch]] = []  # per client
+    for task in tasks:
+        own = []
         per_epoch = len(batch_lengths(task.samples, recipe.batch_size, batch_norm=batch_norm))
         for epoch in epochs:
             where = {"seed": job.seed, "round": job.round, "client": task.client, "epoch": epoch}
             orders = epoch_batches(task.samples, recipe.batch_size, batch_norm=batch_norm, **where)
             if recipe.max_steps is not None:
                 orders = orders[: max(recipe.max_steps - epoch * per_epoch, 0)]
-            own += [(epoch, offset + order) for order in orders]
-            if dropout:
-                keys[client] += list(dropout_keys(len(orders), **where))
+            keys = dropout_keys(len(orders), **where) if dropout else None
+            own.append(_Epoch(epoch, [offset + order for order in orders], keys))
         found.append(own)
         offset += task.samples
-    stride = max((sum(e == epoch for e, _ in own) for own in found for epoch in epochs), default=0)
-    steps = stride * len(epochs) if aligned else max(len(own) for own in found)
-    longest = [max((len(rows) for _, rows in own), default=0) for own in found]
+    stride = max(len(epoch.batches) for own in found for epoch in own)
+    steps = stride * len(epochs) if aligned else max(sum(len(epoch.batches) for epoch in own) for own in found)
+    longest = [max((len(rows) for epoch in own for rows in epoch.batches), default=0) for own in found]
     widths = np.maximum([_padded(task.samples, recipe.batch_size) for task in tasks], longest)
     width = {"any": int(widths.max()), "partial": max(recipe.batch_size, *longest), "none": max(longest)}[padding]
     result = Minibatches(
@@ -101,18 +100,27 @@ def minibatches(
         np.zeros((len(tasks), steps, 2), np.int32) if dropout else None,
     )
     for client, own in enumerate(found):
-        within, before = 0, None
-        for number, (epoch, rows) in enumerate(own):
-            within = within + 1 if epoch == before else 0
-            before = epoch
-            step = (epoch - epochs.start) * stride + within if aligned else number
-            result.rows[client, step] = rows[0]
-            result.rows[client, step, : len(rows)] = rows
-            result.lengths[client, step] = len(rows)
-            result.collected[client, step] = epoch == recipe.epochs - 1
+        first = 0
+        for number, (epoch, batches, keys) in enumerate(own):
+            first = number * stride if aligned else first
+            taken = slice(first, first + len(batches))
+            for place, rows in zip(result.rows[client, taken], batches, strict=True):
+                place[: len(rows)] = rows
+                place[len(rows) :] = rows[0]
+            result.lengths[client, taken] = [len(rows) for rows in batches]
+            result.collected[client, taken] = epoch == recipe.epochs - 1
             if result.keys is not None:
-                result.keys[client, step] = keys[client][number]
+                result.keys[client, taken] = keys
+            first += len(batches)
     return result
+
+
+class _Epoch(NamedTuple):
+    """One client's minibatches of one epoch."""
+
+    number: int
+    batches: list[np.ndarray]
+    keys: np.ndarray | None
 
 
 def _padded(samples: int, batch_size: int) -> int:

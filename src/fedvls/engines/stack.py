@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from ..flat import copied, copy_each, unflattened
 from ..lift.base import Forward, Lifted
 from ..losses.term import LossInputs
 from ..models.dropout import keyed
@@ -20,12 +21,13 @@ from .base import ClientTask, RoundJob, Tensors, Update, finished
 from .capture import Replay
 from .gathering import gathered
 from .objective import SplitObjective
-from .samples import Samples, previous_model, to_device
+from .samples import Samples, pinned, previous_model
 from .schedule import Block, Minibatches, blocks, minibatches
 from .statistics import StackStatistics
 
 LINE = 16  # numbers in a cache line, of float32
 SAMPLEWISE = ("teacher_logits", "teacher_features", "previous_features")
+FEATURES = ("feature_sums", "feature_counts")
 
 
 class Stack:
@@ -69,15 +71,17 @@ class Stack:
 
         Apart, because reading a loss waits for the device: other stacks can be given work in between.
         """
-        job, tasks, steps, seen, moves = self._job, self.tasks, self.steps, self.seen, self.moves
+        job, tasks, steps, seen, count = self._job, self.tasks, self.steps, self.seen, len(self.tasks)
         assert job is not None
-        losses = self.losses.clone()
-        states = [self._state(job, k, int(steps[k]) * moves) for k in range(len(tasks))]
-        momentum = [self._momentum(job, k) for k in range(len(tasks))]
-        features = [self._features(k) for k in range(len(tasks))]
+        losses = self.losses[:count].clone()
+        states = self._states(job, [int(number) * self.moves for number in steps])
+        momentum = [self._momentum(job, k) for k in range(count)]
+        features: list[tuple[Tensor | None, Tensor | None]] = [(None, None)] * count
+        if self.collects:
+            features = list(zip(*(self._held[name][:count].clone().unbind() for name in FEATURES), strict=True))
 
         def updates() -> list[Update]:
-            means = losses.double().cpu().numpy()[: len(tasks)] / steps
+            means = losses.double().cpu().numpy() / steps
             return [
                 finished(job, task, states[k], float(means[k]), int(steps[k]), int(seen[k]), momentum[k], features[k])
                 for k, task in enumerate(tasks)
@@ -85,21 +89,27 @@ class Stack:
 
         return updates
 
-    def _state(self, job: RoundJob, k: int, moves: int) -> ModelState:
-        tensors = {name: value[k].clone() for name, value in (self.params | self.buffers).items()}
-        counted = {name: job.start.buffers[name] + moves for name in self.lifted.uncounted}
-        return job.start.updated(tensors | counted)
+    def _states(self, job: RoundJob, moves: Sequence[int]) -> list[ModelState]:
+        """The clients' models: views of one copy of the stack's memory, by client and name. moves: by how much steps
+        would have moved BatchNorm's counters of batches, had they counted."""
+        count, uncounted = len(moves), sorted(self.lifted.uncounted)
+        params = unflattened(self.weights[:count].clone(), job.start.params)
+        buffers = copied({name: value[:count] for name, value in self.buffers.items() if name not in uncounted})
+        clients = {name: value.unbind() for name, value in (params | buffers).items()}
+        counters = [job.start.buffers[name] for name in uncounted]
+        counted = [torch._foreach_add(counters, by) if counters else () for by in moves]
+        return [
+            job.start.updated(
+                {name: rows[k] for name, rows in clients.items()} | dict(zip(uncounted, own, strict=True))
+            )
+            for k, own in enumerate(counted)
+        ]
 
     def _momentum(self, job: RoundJob, k: int) -> Tensors:
         if not job.recipe.persistent_momentum or job.recipe.momentum == 0:
             return {}
-        rows = _views(self.velocity, job.start.params)
-        return {f"momentum/{name}": value[k].clone() for name, value in rows.items()}
-
-    def _features(self, k: int) -> tuple[Tensor | None, Tensor | None]:
-        if not self.collects:
-            return None, None
-        return self._held["feature_sums"][k].clone(), self._held["feature_counts"][k].clone()
+        rows = unflattened(self.velocity[k].clone(), job.start.params)
+        return {f"momentum/{name}": value for name, value in rows.items()}
 
     @torch.no_grad()
     def _load(self, job: RoundJob, tasks: Sequence[ClientTask]) -> None:
@@ -113,44 +123,37 @@ class Stack:
         exchange = job.method.exchange
         self.collects = exchange is not None and exchange.collects_features
         self.steps, self.seen = (torch.zeros(count, dtype=torch.int64).numpy() for _ in range(2))
-        for name, value in job.start.params.items():
-            self.params[name].copy_(value.expand_as(self.params[name]))
-        for name, value in job.start.buffers.items():
-            self.buffers[name].copy_(value.expand_as(self.buffers[name]))
+        copy_each(unflattened(self.weights[0], job.start.params), job.start.params)
+        self.weights[1:] = self.weights[0]
+        copy_each(self.buffers, {k: b.expand(self.capacity, *b.shape) for k, b in job.start.buffers.items()})
         self.velocity.zero_()
         if job.recipe.persistent_momentum:
-            rows = _views(self.velocity, job.start.params)
-            for k, task in enumerate(tasks):
-                for name, row in rows.items():
-                    if f"momentum/{name}" in task.kept:
-                        row[k].copy_(task.kept[f"momentum/{name}"])
+            momentum = self._together(tasks, "momentum/")
+            for name, row in unflattened(self.velocity[:count], job.start.params).items():
+                if f"momentum/{name}" in momentum:
+                    row.copy_(momentum[f"momentum/{name}"])
         self.losses.zero_()
-        self.teacher = {name: self._hold(f"teacher/{name}", value) for name, value in job.start.params.items()}
-        self.frozen = {
-            name: self._hold(f"frozen/{name}", value).expand(self.capacity, *value.shape)
-            for name, value in job.start.frozen.items()
-        }
-        self.broadcast = {name: self._hold(f"broadcast/{name}", value) for name, value in job.broadcast.items()}
+        self.teacher = self._hold_all("teacher", job.start.params)
+        frozen = self._hold_all("frozen", job.start.frozen)
+        self.frozen = {name: value.expand(self.capacity, *value.shape) for name, value in frozen.items()}
+        self.broadcast = self._hold_all("broadcast", job.broadcast)
         counts = torch.stack([task.counts for task in tasks])
         self.statistics = self.statistics or StackStatistics(_filled(counts, self.capacity))
         self.statistics.update(_filled(counts, self.capacity))
         self.has_previous = self._hold(
             "has_previous", _filled(torch.tensor([bool(previous_model(t)) for t in tasks]), self.capacity)
         )
-        self.kept = self._kept(tasks)
-        for name in ("feature_sums", "feature_counts"):
+        kept = self._together(tasks, "previous/", "momentum/", others=True)
+        self.kept = self._hold_all("kept", {name: _filled(rows, self.capacity) for name, rows in kept.items()})
+        for name in FEATURES:
             if name in self._held:
                 self._held[name].zero_()
 
-    def _kept(self, tasks: Sequence[ClientTask]) -> Tensors:
-        """What steps read of what clients kept, as `[K, ...]`; 0 for clients that kept nothing yet."""
-        apart = ("previous/", "momentum/")
-        names = {k: t for task in tasks for k, t in task.kept.items() if not k.startswith(apart)}
-        found = {}
-        for name, like in names.items():
-            rows = [task.kept.get(name, torch.zeros_like(like)) for task in tasks]
-            found[name] = self._hold(f"kept/{name}", _filled(torch.stack(rows), self.capacity))
-        return found
+    def _together(self, tasks: Sequence[ClientTask], *kinds: str, others: bool = False) -> Tensors:
+        """What clients kept of these kinds (or of all others), as `[K, ...]`; 0 for those that kept nothing yet."""
+        some = {k: t for task in tasks for k, t in task.kept.items() if k.startswith(kinds) != others}
+        nothing = {name: torch.zeros_like(like) for name, like in some.items()}
+        return {name: torch.stack([task.kept.get(name, zero) for task in tasks]) for name, zero in nothing.items()}
 
     def _place(self, prepared: Tensors, batches: Minibatches) -> None:
         for name, value in prepared.items():
@@ -159,22 +162,32 @@ class Stack:
         for name in ("rows", "lengths", "collected", *(["keys"] if self.dropout else [])):
             value = torch.from_numpy(getattr(batches, name))
             # Steps first: it is the number of steps that differs from round to round.
-            self._hold(
-                name, to_device(_filled(value, self.capacity).transpose(0, 1).contiguous(), self.device), grows=True
-            )
+            self._hold(name, _filled(value, self.capacity).transpose(0, 1).contiguous(), grows=True)
 
     def _hold(self, name: str, value: Tensor, grows: bool = False) -> Tensor:
-        """The value at a fixed place. A place that is too small or of another shape is replaced, and graphs with it."""
-        if not self.replay.enabled:
-            self._held[name] = value.to(self.device)
-            return self._held[name]
+        """The value at a fixed place."""
+        held = self._place_for(name, value, grows)
+        if held is not value:
+            (held[: len(value)] if grows else held).copy_(pinned(value, self.device), non_blocking=True)
+        return held
+
+    def _hold_all(self, kind: str, values: Mapping[str, Tensor]) -> Tensors:
+        """Values that are on the device already, each at a fixed place."""
+        held = {name: self._place_for(f"{kind}/{name}", value) for name, value in values.items()}
+        copy_each({name: place for name, place in held.items() if place is not values[name]}, values)
+        return held
+
+    def _place_for(self, name: str, value: Tensor, grows: bool = False) -> Tensor:
+        """Where the value goes; where nothing is captured, it may stay where it is. A place that is too small or of
+        another shape is replaced, and graphs with it."""
+        if not self.replay.enabled and value.device == self.device:
+            self._held[name] = value
+            return value
         held = self._held.get(name)
         fits = held is not None and held.dtype == value.dtype and held.shape[1:] == value.shape[1:]
         if not fits or held is None or (len(held) < len(value) if grows else held.shape != value.shape):
             self.replay.forget()
             held = self._held[name] = torch.empty_like(value, device=self.device)
-        place = held[: len(value)] if grows else held
-        place.copy_(value, non_blocking=True)
         return held
 
     @torch.no_grad()
@@ -292,13 +305,7 @@ def _matrix(like: Mapping[str, Tensor], clients: int) -> tuple[Tensor, Tensors]:
     some = next(iter(like.values()))
     wide = -(-sum(t.numel() for t in like.values()) // LINE) * LINE
     matrix = some.new_zeros(clients, wide)
-    return matrix, _views(matrix, like)
-
-
-def _views(matrix: Tensor, like: Mapping[str, Tensor]) -> Tensors:
-    sizes = [t.numel() for t in like.values()]
-    parts = torch.split(matrix[:, : sum(sizes)], sizes, dim=1)
-    return {name: part.view(len(matrix), *t.shape) for (name, t), part in zip(like.items(), parts, strict=True)}
+    return matrix, unflattened(matrix, like)
 
 
 def _filled(rows: Tensor, count: int) -> Tensor:

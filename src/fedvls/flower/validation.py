@@ -10,9 +10,9 @@ import torch
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from torch import Tensor
 
-from ..aggregation.base import square_norm
 from ..engines.base import Update
 from ..exchange import Outcome
+from ..flat import square_norms
 from ..models.network import ModelState, Network
 from ..programs import Group
 from .messages import ARRAYS, METRICS, SAMPLES, SENT, TRAIN_METRICS, Tensors, to_tensors
@@ -90,7 +90,7 @@ class Expected:
         bound = self.plan.server.max_norm
         if bound:
             change = {k: v.double() - self.start.params[k].double() for k, v in update.state.params.items()}
-            norm = square_norm(change) ** 0.5
+            norm = square_norms([change])[0] ** 0.5
             if not norm <= bound:
                 raise Refused(f"its change of the model has norm {norm:.4g}, above server.max_norm = {bound:g}")
 
