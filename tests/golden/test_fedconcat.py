@@ -95,3 +95,14 @@ def test_it_resumes_in_every_stage_to_the_same_bits(stripes, tmp_path, stop):
     resumed = run(tmp_path / "run")
     assert resumed.records == whole.records
     assert all(torch.equal(t, resumed.weights.tensors()[k]) for k, t in whole.weights.tensors().items())
+
+
+@pytest.mark.parametrize("engine", ["sequential", "stacked"])
+def test_a_classifier_begins_at_rest_where_momentum_is_kept(stripes, engine):
+    """Its parameters have the encoders' names and another shape: momentum kept for these must not reach it."""
+    fed = fedvls.Federation(
+        stripes, partition=fedvls.dirichlet(beta=0.5, min_size=5), clients=4, engine=engine, device="cpu"
+    )
+    method = fedvls.get_method("fedconcat", classifier_rounds=2)
+    result = fed.run(method, 2, 1, batch_size=6, persistent_momentum=True, out=None)
+    assert 0 <= result.last <= 1
