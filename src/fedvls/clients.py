@@ -45,14 +45,3 @@ class ClientStates:
     def items(self) -> Iterator[tuple[int, Tensors]]:
         """By ascending client id."""
         return iter(sorted(self._states.items()))
-
-
-def fitting_momentum(kept: Tensors, params: Mapping[str, Tensor]) -> Tensors:
-    """What a client kept, without the momentum of parameters that have another shape by now: FedConcat's classifier
-    takes the joined features of all encoders, and begins at rest."""
-
-    def fits(name: str, tensor: Tensor) -> bool:
-        kind, _, parameter = name.partition("/")
-        return kind != "momentum" or (parameter in params and params[parameter].shape == tensor.shape)
-
-    return {name: tensor for name, tensor in kept.items() if fits(name, tensor)}

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from .aggregation import ServerOutputs
 from .augment import Augmentation
 from .callbacks import Callback
-from .clients import ClientStates, fitting_momentum, sample_cohort
+from .clients import ClientStates, sample_cohort
 from .data import FederatedData
 from .data.resident import ResidentData
 from .engines import ClientTask, Engine, RoundJob, Update, choose
@@ -139,7 +138,9 @@ class RoundLoop:
         """Sample, train, aggregate, evaluate."""
         config, program, began = self.config, self.method.program, time.perf_counter()
         if round > 1:
-            self.groups = program.advance(self.setting, round, self.groups)
+            before, self.groups = self.groups, program.advance(self.setting, round, self.groups)
+            if {group.network for group in before} != {group.network for group in self.groups}:
+                self.states = ClientStates()  # what clients kept belongs to another network
         cohort = sample_cohort(config.clients, config.participation, config.seed_of("sampling"), round)
         trained = [self._train(group, cohort, round) for group in self.groups]
         train_seconds = time.perf_counter() - began
@@ -178,19 +179,18 @@ class RoundLoop:
         job = self._job(group, round)
         if group.network not in self._engines:
             self._engines[group.network], _ = self._choose(group, job)
-        tasks = self._tasks([client for client in cohort if client in group.clients], job.start.params)
+        tasks = self._tasks([client for client in cohort if client in group.clients])
         return self._engines[group.network].train(job, tasks)
 
     def _choose(self, group: Group, job: RoundJob) -> tuple[Engine, str]:
         """An engine for the group's model, and why this one."""
         smallest = min(group.clients, key=lambda client: (int(self.split.sizes[client]), client))
-        tasks = self._tasks([smallest], job.start.params)
-        return choose(self.config.engine, group.network, self.data, self.augmentation, job, *tasks)
+        return choose(self.config.engine, group.network, self.data, self.augmentation, job, *self._tasks([smallest]))
 
     def _job(self, group: Group, round: int) -> RoundJob:
         return RoundJob(group.model, self.method, group.recipe, self.config.seed, round, group.broadcast)
 
-    def _tasks(self, clients: Sequence[int], params: Mapping[str, Tensor]) -> list[ClientTask]:
+    def _tasks(self, clients: Sequence[int]) -> list[ClientTask]:
         """What these clients need for a round; it goes to the device in two transfers for all of them."""
         if not clients:
             return []
@@ -198,7 +198,7 @@ class RoundLoop:
         positions = np.concatenate([split.indices[client] for client in clients])
         indices = torch.split(to_device(torch.from_numpy(positions), device), split.sizes[list(clients)].tolist())
         counts = to_device(torch.from_numpy(split.counts[list(clients)]), device).to(self.data.dtype)
-        kept = [fitting_momentum(self.states.get(client), params) for client in clients]
+        kept = [self.states.get(client) for client in clients]
         return [ClientTask(*each) for each in zip(clients, indices, counts.unbind(), kept, strict=True)]
 
     def _finite(self, round: int, trained: Sequence[Sequence[Update]]) -> tuple[list[list[Update]], list[int]]:

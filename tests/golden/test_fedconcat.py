@@ -98,11 +98,13 @@ def test_it_resumes_in_every_stage_to_the_same_bits(stripes, tmp_path, stop):
 
 
 @pytest.mark.parametrize("engine", ["sequential", "stacked"])
-def test_a_classifier_begins_at_rest_where_momentum_is_kept(stripes, engine):
-    """Its parameters have the encoders' names and another shape: momentum kept for these must not reach it."""
+@pytest.mark.parametrize("clusters", [1, 2])
+def test_a_classifier_begins_at_rest_where_momentum_is_kept(stripes, engine, clusters):
+    """One round of each stage: what the encoders' round left must not reach the classifier, whose parameters have the
+    encoders' names and, with one cluster, their shapes too."""
     fed = fedvls.Federation(
         stripes, partition=fedvls.dirichlet(beta=0.5, min_size=5), clients=4, engine=engine, device="cpu"
     )
-    method = fedvls.get_method("fedconcat", classifier_rounds=2)
-    result = fed.run(method, 2, 1, batch_size=6, persistent_momentum=True, out=None)
-    assert 0 <= result.last <= 1
+    method = fedvls.get_method("fedconcat", clusters=clusters, classifier_rounds=1)
+    kept, fresh = (fed.run(method, 1, 1, batch_size=6, persistent_momentum=k, out=None).weights for k in (True, False))
+    assert all(torch.equal(tensor, fresh.tensors()[name]) for name, tensor in kept.tensors().items())
