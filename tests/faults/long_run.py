@@ -1,4 +1,4 @@
-"""A long run in a process of its own, watched: `python long_run.py METHOD ENGINE [LEAK]` prints what it held after every
+"""A long run in a process of its own, watched: `python long_run.py METHOD ENGINE [LEAK]` prints what it held after each
 round as JSON.
 
 Of its own, because a process that has run other tests has a heap full of gaps, and a run that fills them page by page
