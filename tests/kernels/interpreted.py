@@ -152,6 +152,28 @@ def around() -> None:
         same(*(draw.only_real(ops.patches(images, columns, draw.rows)) for ops in EITHER), what="patches")
 
 
+def rounded() -> None:
+    """In 16 bits BatchNorm normalises what was written, so its statistics must be those of the rounded outputs: where a
+    channel's mean is large, rounding moves it by more than its deviation. (The interpreter cannot multiply bfloat16.)
+    """
+    ops = Fused(torch.float16, tf32=False)
+    draw = Draw(0, 2, 5)
+    raw = (draw(draw.batch, 3, 4, 16) / 10 + 100).half()
+    normal = torch.ones(draw.clients, 4, 16)
+    for y, found in (
+        ops.pointwise(raw, (draw(24, 16).abs() + 1).half(), None, draw.rows),
+        ops.pointwise(raw, (draw(24, 16).abs() + 1).half(), normal, draw.rows),
+        ops.depthwise(raw, (draw(16, 9).abs() + 1).half(), normal, 1, draw.rows),
+        ops.depthwise(raw, (draw(16, 9).abs() + 1).half(), normal, 2, draw.rows),
+    ):
+        zero = torch.zeros(draw.clients, y.shape[-1])
+        made = ops.normalise(found, draw.rows, zero + 1, zero, None, 1e-5, 0.1)
+        for k, samples in enumerate(draw.rows.tolist()):
+            written = y[k, :samples].float()
+            same(made[k, 2], written.mean((0, 1, 2)), "mean")
+            same(made[k, 3], (written.var((0, 1, 2), correction=0) + 1e-5).rsqrt(), "inverse deviation")
+
+
 def network() -> None:
     for rows, size, channels in (([2, 3], 5, 1), ([5], 6, 3)):
         found = errors(cohort(small_network(channels), rows, batch=5, size=size, dtype=torch.float32), torch.float32)
@@ -189,7 +211,7 @@ def folded() -> None:
 
 
 CHECKS: tuple[Callable[[], None], ...] = (
-    pointwise, pointwise_backward, depthwise, around, network, same_bits, separate_tensors, folded,
+    pointwise, pointwise_backward, depthwise, around, rounded, network, same_bits, separate_tensors, folded,
     objectives.terms, objectives.shapes, objectives.extremes, objectives.padding, objectives.not_numbers,
     objectives.coverage, objectives.gathering, objectives.chains,
     objectives.training,

@@ -11,7 +11,7 @@ import pytest
 from support import command_environment
 
 GROUPS = (
-    ("pointwise", "depthwise", "around"),
+    ("pointwise", "depthwise", "around", "rounded"),
     ("pointwise_backward",),
     ("network", "same_bits", "separate_tensors", "folded"),
     ("terms", "shapes"),

@@ -74,8 +74,10 @@ def finish(
     """Stores a row of outputs and takes it into the sums, shifted by the first output against cancellation."""
     if BIAS:
         value = tl.maximum(value + bias, 0.0)
-    tl.store(y + at, value.to(y.dtype.element_ty), mask=mask)
+    written = value.to(y.dtype.element_ty)
+    tl.store(y + at, written, mask=mask)
     if STATISTICS:
+        value = written.to(tl.float32)  # as it is read later
         pivot = tl.where(first, value, pivot)
         difference = value - pivot
         if MASKED:
@@ -94,7 +96,7 @@ def statistics(partial, counts, total, squares, pivot, each, number, c, inside, 
     means = tl.where(valid, pivot + total / mine, 0.0)
     mean = tl.sum(means * each, 0) / count
     deviation = means - mean[None, :]
-    within = tl.where(valid, squares - total * total / mine, 0.0) + deviation * deviation * each
+    within = tl.where(valid, tl.maximum(squares - total * total / mine, 0.0), 0.0) + deviation * deviation * each
     at = partial + number * (2 * C) + c
     tl.store(at, mean, mask=inside)
     tl.store(at + C, tl.sum(within, 0), mask=inside)

@@ -93,10 +93,11 @@ def forward(
         total += tl.load(residual + first * OUTPUTS + offsets, mask=mask, other=0.0).to(tl.float32)
     if RELU:
         total = tl.maximum(total, 0.0)
-    tl.store(y + first * OUTPUTS + offsets, total.to(y.dtype.element_ty), mask=mask)
+    written = total.to(y.dtype.element_ty)
+    tl.store(y + first * OUTPUTS + offsets, written, mask=mask)
     if STATISTICS:
         count = tl.minimum(tl.maximum(real, 0), BM).to(tl.float32)
-        value = tl.where(valid, total, 0.0)
+        value = tl.where(valid, written.to(tl.float32), 0.0)
         mean = tl.sum(value, 0) / tl.maximum(count, 1.0)
         deviation = tl.where(valid, value - mean[None, :], 0.0)
         number = k * ((M + BM - 1) // BM) + tile
@@ -163,9 +164,10 @@ def widen(
             value += channels(bias, o, o_inside)
         if RELU:
             value = tl.maximum(value, 0.0)
-        tl.store(y + m[:, None] * OUTPUTS + o[None, :], value.to(dtype), mask=valid & o_inside[None, :])
+        written = value.to(dtype)
+        tl.store(y + m[:, None] * OUTPUTS + o[None, :], written, mask=valid & o_inside[None, :])
         if STATISTICS:
-            difference = tl.where(valid, value - pivot, 0.0)
+            difference = tl.where(valid, written.to(tl.float32) - pivot, 0.0)
             total += difference
             squares += difference * difference
     if STATISTICS:
@@ -175,7 +177,7 @@ def widen(
         number = k * tl.num_programs(1) + split
         out = partial + number * (2 * OUTPUTS) + o
         tl.store(out, tl.sum(pivot, 0) + summed / some, mask=o_inside)
-        tl.store(out + OUTPUTS, tl.sum(squares, 0) - summed * summed / some, mask=o_inside)
+        tl.store(out + OUTPUTS, tl.maximum(tl.sum(squares, 0) - summed * summed / some, 0.0), mask=o_inside)
         tl.store(counts + number, count)
 
 
