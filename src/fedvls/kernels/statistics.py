@@ -1,8 +1,8 @@
 """Triton kernels that turn sums taken tile by tile into BatchNorm's statistics and gradients.
 
 Every tile of a producing kernel leaves its own sums, and one program adds them in a fixed order: no atomic additions,
-hence the same bits every time. Sums are of numbers as they were written, rounded to the compute type: it is those that
-BatchNorm's readers normalise.
+hence the same bits every time. Statistics of outputs are taken of the numbers as written, rounded to the compute type:
+those are what BatchNorm normalises.
 """
 
 from __future__ import annotations
