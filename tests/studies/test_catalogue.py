@@ -9,7 +9,7 @@ from fedvls.method import METHODS
 from fedvls.studies.claims import HOLDS, KINDS, UNKNOWN, judge
 from fedvls.studies.figures import FIGURES
 from fedvls.studies.plan import Scale, plan
-from fedvls.studies.readings import OF_PARTITION, READINGS
+from fedvls.studies.readings import READINGS
 from fedvls.studies.render import UNITS, render
 from fedvls.studies.reproduce import catalogue, choose_cells, reproduce
 from fedvls.studies.study import READING, SETTINGS, load_study, names, protocol
@@ -23,7 +23,7 @@ def test_every_study_is_whole(name):
     assert len({column.label for column in study.columns}) == len(study.columns)
     assert study.published.keys() <= labels
     assert all(len(values) == len(study.columns) for values in study.published.values())
-    assert study.read in {*READINGS, *OF_PARTITION, "counts"}
+    assert study.read in {*READINGS, "counts"}
     assert study.unit in UNITS
     assert study.figure is None or study.figure in FIGURES
     for row in study.rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import RunError
 from ..runs.scores import scores
@@ -12,6 +12,16 @@ from .study import Axes
 
 Rounds = Sequence[Record]
 Counts = Sequence[Sequence[int]]
+
+
+class Reading(NamedTuple):
+    """What a number is read from."""
+
+    records: Rounds
+    axes: Axes
+    score: str
+    counts: Counts
+    """Samples per client and class."""
 
 
 def readable(kind: str, records: Rounds) -> Rounds:
@@ -40,21 +50,19 @@ def read_value(
         records = records[:count] if len(records) >= count else []
     if not records:
         return float("nan")
-    if kind in OF_PARTITION:
-        return OF_PARTITION[kind](records, axes, score, counts)
-    return READINGS[kind](records, axes, score)
+    return READINGS[kind](Reading(records, axes, score, counts))
 
 
-def _accuracy(records: Rounds, axes: Axes, score: str) -> float:
-    return 100 * float(scores([r["accuracy"] for r in records])[score])
+def _accuracy(of: Reading) -> float:
+    return 100 * float(scores([r["accuracy"] for r in of.records])[of.score])
 
 
-def _domain(records: Rounds, axes: Axes, score: str) -> float:
+def _domain(of: Reading) -> float:
     """A domain's accuracy in the rounds that the score selects by the mean over domains."""
-    if axes["domain"] not in records[-1]["domains"]:
+    if of.axes["domain"] not in of.records[-1]["domains"]:
         return float("nan")
-    chosen = _selected(records, [r["domains"]["mean"] for r in records], score)
-    return 100 * sum(float(r["domains"][axes["domain"]]) for r in chosen) / len(chosen)
+    chosen = _selected(of.records, [r["domains"]["mean"] for r in of.records], of.score)
+    return 100 * sum(float(r["domains"][of.axes["domain"]]) for r in chosen) / len(chosen)
 
 
 def _selected(records: Rounds, curve: Sequence[float], score: str) -> Rounds:
@@ -63,16 +71,16 @@ def _selected(records: Rounds, curve: Sequence[float], score: str) -> Rounds:
     return {"best": records[best : best + 1], "last": records[-1:], "mean_last_five": records[-5:]}[score]
 
 
-def _at_prior(records: Rounds, axes: Axes, score: str, counts: Counts) -> float:
+def _at_prior(of: Reading) -> float:
     """Mean accuracy of the classes whose prior, where their samples are, is at least `least` and below `below`.
 
     With n_kc samples of class c at client k the prior of class c there is n_kc / n_k, and its mean over the samples of
     the class is sum_k n_kc (n_kc / n_k) / sum_k n_kc: near 1 for a class that is nearly alone at its clients.
     """
-    chosen = [c for c, prior in enumerate(mean_priors(counts)) if axes["least"] <= prior < axes["below"]]
+    chosen = [c for c, prior in enumerate(mean_priors(of.counts)) if of.axes["least"] <= prior < of.axes["below"]]
     if not chosen:
         return float("nan")
-    rounds = _selected(records, [r["accuracy"] for r in records], score)
+    rounds = _selected(of.records, [r["accuracy"] for r in of.records], of.score)
     return 100 * sum(float(r["per_class"][c]) for r in rounds for c in chosen) / (len(rounds) * len(chosen))
 
 
@@ -86,36 +94,36 @@ def mean_priors(counts: Counts) -> list[float]:
     return found
 
 
-def _drift(records: Rounds, axes: Axes, score: str) -> float:
-    value = records[-1]["local"]["drift_diversity"]
+def _drift(of: Reading) -> float:
+    value = of.records[-1]["local"]["drift_diversity"]
     return float("nan") if value is None else float(value)
 
 
-def _client_class(records: Rounds, axes: Axes, score: str) -> float:
+def _client_class(of: Reading) -> float:
     """One client's model after its last update (or the model it was sent), on one class."""
-    local = records[-1]["local"]
-    if axes["class"] == "aggregated":
+    local = of.records[-1]["local"]
+    if of.axes["class"] == "aggregated":
         before = sum(local["before_per_class"]) / len(local["before_per_class"])
-        return 100 * float(before if axes.get("moment") == "before" else records[-1]["accuracy"])
-    if axes.get("moment") == "before":
-        return _of_class(local["before_per_class"], axes)
+        return 100 * float(before if of.axes.get("moment") == "before" else of.records[-1]["accuracy"])
+    if of.axes.get("moment") == "before":
+        return _of_class(local["before_per_class"], of.axes)
     for entry in local["clients"]:
-        if entry["client"] == axes["client"]:
-            return _of_class(entry["per_class"], axes)
-    raise RunError(f"client {axes['client']} did not take part in the last round")
+        if entry["client"] == of.axes["client"]:
+            return _of_class(entry["per_class"], of.axes)
+    raise RunError(f"client {of.axes['client']} did not take part in the last round")
 
 
-def _class(records: Rounds, axes: Axes, score: str) -> float:
+def _class(of: Reading) -> float:
     """The global model on one class in the last round, or the mean over its clients' models."""
-    if axes["moment"] == "aggregated":
-        return _of_class(records[-1]["per_class"], axes)
-    clients = [_of_class(entry["per_class"], axes) for entry in records[-1]["local"]["clients"]]
+    if of.axes["moment"] == "aggregated":
+        return _of_class(of.records[-1]["per_class"], of.axes)
+    clients = [_of_class(entry["per_class"], of.axes) for entry in of.records[-1]["local"]["clients"]]
     return sum(clients) / len(clients)
 
 
-def _confusion(records: Rounds, axes: Axes, score: str) -> float:
-    matrix = records[-1]["local"]["confusion"][str(axes["client"])]
-    return float(matrix[axes["actual"]][axes["predicted"]])
+def _confusion(of: Reading) -> float:
+    matrix = of.records[-1]["local"]["confusion"][str(of.axes["client"])]
+    return float(matrix[of.axes["actual"]][of.axes["predicted"]])
 
 
 def _of_class(per_class: Sequence[float], axes: Axes) -> float:
@@ -125,13 +133,14 @@ def _of_class(per_class: Sequence[float], axes: Axes) -> float:
 
 # These read the models of clients, which are evaluated in some rounds and in the last.
 OF_CLIENTS = ("drift", "client-class", "class", "confusion")
-READINGS: dict[str, Callable[[Rounds, Axes, str], float]] = {
+# These need to know who had which classes.
+OF_PARTITION = ("prior",)
+READINGS: dict[str, Callable[[Reading], float]] = {
     "accuracy": _accuracy,
     "domain": _domain,
+    "prior": _at_prior,
     "drift": _drift,
     "client-class": _client_class,
     "class": _class,
     "confusion": _confusion,
 }
-# These also need to know who had which classes.
-OF_PARTITION: dict[str, Callable[[Rounds, Axes, str, Counts], float]] = {"prior": _at_prior}
