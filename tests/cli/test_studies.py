@@ -92,6 +92,17 @@ def test_a_study_is_rebuilt_from_its_archive_alone_and_its_runs_can_be_shown(arc
     assert call(folder, "plot", "curves", "runs/studies/runs", "-o", "curves.png")[0] == 0
 
 
+def test_what_archived_runs_took_is_told_cell_by_cell(archived):
+    folder, run, *_ = archived
+    _, told, _ = call(folder, *run, "--from-archive", "results", "--cost", "--json")
+    cells = json.loads(told)["cells"]
+    assert [cell["row"] for cell in cells] == ["fedavg", "fedvls"]
+    assert all(device.startswith("cpu: ") and spent > 0 for c in cells for device, spent in c["minutes"].items())
+    code, told, _ = call(folder, *run, "--cost")  # nothing is run
+    assert code == 0
+    assert "2 runs" in told
+
+
 def test_every_study_of_an_archive_is_rebuilt_with_one_line_each(archived):
     folder, _, scale, _ = archived
     code, told, _ = call(folder, "reproduce", "--from-archive", "results", *scale, "--out", "all")
@@ -178,6 +189,8 @@ def test_a_sweep_begins_with_a_config_file(tmp_path):
         ("reproduce drift --set methd=1", "unknown key in study: 'methd'; did you mean 'method'?"),
         ("reproduce drift --ray-address here:1", "--ray-address needs --on ray"),
         ("reproduce drift --unfinished", "--unfinished needs --from-disk or --from-archive"),
+        ("reproduce --cost", "--cost needs a study: fedvls reproduce NAME --cost"),
+        ("reproduce partitions --cost", "study 'partitions' trains nothing"),
         ("reproduce drift --from-disk --from-archive x", "--from-disk and --from-archive: give one of them"),
         ("reproduce drift --from-archive x", "there is no archive at x"),
         ("reproduce --from-archive x", "there is no archive at x"),

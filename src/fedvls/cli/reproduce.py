@@ -24,6 +24,7 @@ from .studies import (
 
 if TYPE_CHECKING:
     from ..studies.plan import Scale
+    from ..studies.reproduce import Selection
     from ..studies.table import StudyTable
 
 
@@ -58,6 +59,10 @@ def reproduce(
         bool,
         typer.Option("--unfinished", help="With --from-...: count runs as far as they have come, and label them so."),
     ] = False,
+    cost: Annotated[
+        bool,
+        typer.Option("--cost", help="Run nothing: how many minutes the finished runs took, cell by cell."),
+    ] = False,
     data_dir: Annotated[str | None, typer.Option(help="Folder with the data sets' files.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")] = Path("runs/studies"),
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
@@ -87,8 +92,10 @@ def reproduce(
         raise UsageError(f"--score {score!r} is not one of {', '.join(SCORES)}")
     if from_disk and from_archive:
         raise UsageError("--from-disk and --from-archive: give one of them")
-    if unfinished and not (from_disk or from_archive):
+    if unfinished and not (from_disk or from_archive or cost):
         raise UsageError("--unfinished needs --from-disk or --from-archive: otherwise what is unfinished is finished")
+    if cost and name is None:
+        raise UsageError("--cost needs a study: fedvls reproduce NAME --cost")
     wanted = _wanted({"dataset": dataset, "beta": beta, "method": methods}, only or [])
     place = {"data_dir": data_dir and str(Path(data_dir).expanduser().resolve()), "device": device, "engine": engine}
     changes = [*(settings or []), *([f"dtype={dtype}"] if dtype not in (None, "float32") else [])]
@@ -105,6 +112,9 @@ def reproduce(
     if from_archive:
         found = take_from_archive(selection.jobs, from_archive, out / "runs")
         typer.echo(f"{len(selection.jobs)} runs: {found} in {from_archive}", err=True)
+    if cost:
+        _print_cost(selection, out / "runs", unfinished, form)
+        return
     if from_disk or from_archive or not selection.study.trains:
         table, files = run_study(selection, out, None, score, unfinished=unfinished)
     else:
@@ -133,6 +143,19 @@ def _rebuild_every(archive: Path, out: Path, scale: Scale, score: str) -> None:
         _, files = run_study(selection, out, None, score, unfinished=True)
         folder, names = files[0].parent, ", ".join(file.name for file in files)
         typer.echo(f"{selection.study.name}: {found} run{'s' * (found > 1)} -> {folder}: {names}")
+
+
+def _print_cost(selection: Selection, root: Path, unfinished: bool, form: str) -> None:
+    from ..studies.cost import caption, cost, grid, render
+
+    if not selection.study.trains:
+        raise UsageError(f"study {selection.study.name!r} trains nothing: it costs nothing")
+    table = cost(selection.study, selection.cells, root, unfinished)
+    if form != "table":
+        typer.echo(render(table, form))
+        return
+    print_grid(*grid(table), left=1)
+    typer.echo(caption(table))
 
 
 def _wanted(shorthands: dict[str, str | None], only: list[str]) -> dict[str, list[str]]:

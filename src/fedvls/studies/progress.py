@@ -32,14 +32,25 @@ class Runs:
 
     def counts(self, job: Job) -> list[list[int]]:
         """Samples per client and class."""
-        found: list[list[int]] = RunDirectory(job.folder(self._root)).header()["partition"]["counts"]
+        found: list[list[int]] = self._folder(job).header()["partition"]["counts"]
         return found
+
+    def device(self, job: Job) -> str:
+        """Where it was trained."""
+        return str(self._folder(job).header()["device"])
+
+    def timing(self, job: Job) -> list[Record]:
+        """How long each of its rounds took."""
+        return self._folder(job).timings()[: len(self.of(job))]
+
+    def _folder(self, job: Job) -> RunDirectory:
+        return RunDirectory(job.folder(self._root))
 
     def _found(self, job: Job) -> tuple[list[Record], bool]:
         if job.key not in self._read:
             finished = job.is_finished(self._root)
             counts = finished or self._unfinished
-            self._read[job.key] = RunDirectory(job.folder(self._root)).records() if counts else [], finished
+            self._read[job.key] = self._folder(job).records() if counts else [], finished
         return self._read[job.key]
 
     def equal_lengths(self, study: Study, cells: Sequence[Cell]) -> dict[str, int]:
