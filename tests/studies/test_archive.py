@@ -17,6 +17,7 @@ from fedvls.studies.archive import archived_files, pack, take_from_archive, unpa
 from fedvls.studies.execute import here
 from fedvls.studies.plan import Scale
 from fedvls.studies.reproduce import archived_selections, choose_cells, reproduce
+from made_runs import made
 
 FILES = ("config.yaml", "header.json", "metrics.jsonl", "timing.jsonl", "result.json")
 
@@ -187,3 +188,19 @@ def test_every_study_with_an_archived_run_is_found_with_the_rows_and_columns_tha
     assert {seed for cell in found["dirichlet"].cells for seed in cell.jobs} == {0, 1}  # of the study's 0, 1, 2
     assert "quantity" not in found
     assert "client-distribution" not in found  # nothing is run for it
+
+
+def test_runs_of_other_dtypes_are_found_too_and_get_a_folder_of_their_own(tmp_path):
+    asked = {"dataset": ["mnist"], "beta": ["0.1"], "method": ["fedavg"]}
+    for changes in ((), ("dtype=bf16",)):
+        (job,) = choose_cells("dirichlet", asked, [0], Scale(changes=changes)).jobs
+        records = [{"round": n, "accuracy": 0.5} for n in range(1, job.config.rounds + 1)]
+        pack(made(job, tmp_path / "runs", records, finished=True), tmp_path / "results")
+
+    def folders(scale):
+        found = [s for s in archived_selections(tmp_path / "results", scale) if s.study.name == "dirichlet"]
+        return [reproduce(selection, tmp_path, None)[1][0].parent.name for selection in found]
+
+    assert folders(Scale()) == ["dirichlet", "dirichlet-bf16-scaled-down"]
+    assert folders(Scale(changes=("dtype=bf16",))) == ["dirichlet-bf16-scaled-down"]
+    assert folders(Scale(changes=("dtype=tf32",))) == []

@@ -7,27 +7,20 @@ import json
 
 import pytest
 
-from fedvls.runs.files import to_json
-from fedvls.runs.store import RunDirectory
 from fedvls.studies.cost import caption, cell_text, cost, render
 from fedvls.studies.plan import Scale
 from fedvls.studies.reproduce import choose_cells
+from made_runs import made
 
 GPU, CPU = "cuda: NVIDIA H200", "cpu: x86_64"
 MNIST = {"dataset": ["mnist"], "beta": ["0.5", "0.1"], "method": ["fedavg", "fedvls"]}
 
 
-def made(job, root, device, seconds, finished=True):
+def took(job, root, device, seconds, finished=True):
     """A run of two rounds that took so long each."""
-    run = RunDirectory.prepare(job.folder(root), job.config)
-    run.write_header({"device": device})
-    for name, records in (
-        ("metrics", [{"round": n, "accuracy": 0.5} for n in (1, 2)]),
-        ("timing", [{"round": n, "seconds": seconds} for n in (1, 2, 3)]),  # the third was lost with its metrics
-    ):
-        (run.path / f"{name}.jsonl").write_text("".join(to_json(record) + "\n" for record in records))
-    if finished:
-        run.finish({"rounds": 2})
+    records = [{"round": n, "accuracy": 0.5} for n in (1, 2)]
+    timing = [{"round": n, "seconds": seconds} for n in (1, 2, 3)]  # the third was lost with its metrics
+    made(job, root, records, finished=finished, timing=timing, device=device)
 
 
 @pytest.fixture
@@ -35,10 +28,10 @@ def table(tmp_path):
     """FedAvg: two seeds, one on each device; FedVLS at 0.5: one of two finished; at 0.1 nothing."""
     selection = choose_cells("dirichlet", MNIST, (0, 1), Scale())
     jobs = {(c.row.label, c.axes["beta"], seed): job for c in selection.cells for seed, job in c.jobs.items()}
-    made(jobs["fedavg", 0.5, 0], tmp_path, GPU, 30)
-    made(jobs["fedavg", 0.5, 1], tmp_path, CPU, 300)
-    made(jobs["fedvls", 0.5, 0], tmp_path, GPU, 90)
-    made(jobs["fedvls", 0.5, 1], tmp_path, GPU, 600, finished=False)
+    took(jobs["fedavg", 0.5, 0], tmp_path, GPU, 30)
+    took(jobs["fedavg", 0.5, 1], tmp_path, CPU, 300)
+    took(jobs["fedvls", 0.5, 0], tmp_path, GPU, 90)
+    took(jobs["fedvls", 0.5, 1], tmp_path, GPU, 600, finished=False)
     return lambda unfinished=False: cost(selection.study, selection.cells, tmp_path, unfinished)
 
 
@@ -58,7 +51,7 @@ def test_unfinished_runs_count_when_asked_for(table):
 def test_a_run_that_several_cells_read_counts_once_in_the_sum(tmp_path):
     selection = choose_cells("communication-rounds", {"beta": ["0.05"], "method": ["fedavg"]}, (0,), Scale())
     (job,) = selection.jobs
-    made(job, tmp_path, GPU, 60)
+    took(job, tmp_path, GPU, 60)
     found = cost(selection.study, selection.cells, tmp_path)
     assert len(found.cells) > 1
     assert all(cell == {GPU: 2.0} for cell in found.cells.values())

@@ -174,6 +174,11 @@ def archived(job: Job, archive: Path) -> Path | None:
     return file if file.is_file() else None
 
 
+def archived_dtypes(archive: Path) -> set[str]:
+    """The number formats that archived runs were trained in."""
+    return {ArchivedRun.read(file).config["dtype"] for file in archived_files([archive])}
+
+
 def take_from_archive(jobs: Iterable[Job], archive: Path, root: Path) -> int:
     """Unpack those of the jobs that the archive has and `root` lacks; how many of them the archive has."""
     if not archive.is_dir():

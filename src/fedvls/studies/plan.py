@@ -32,6 +32,11 @@ class Scale:
                 f"--fraction {self.fraction} must be above 0 and at most 1: the share of the training data"
             )
 
+    @property
+    def dtype(self) -> str | None:
+        """The number format asked for, if one was."""
+        return next((change.partition("=")[2] for change in self.changes if change.startswith("dtype=")), None)
+
     def label(self, full_rounds: Sequence[int], so_far: Sequence[tuple[int, int]] = (), is_cut: bool = False) -> str:
         """`scaled down: 5 of 50 rounds, 10 % of the data`, or nothing for the paper's own setting.
 

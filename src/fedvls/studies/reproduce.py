@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..runs.config import RunConfig
 from ..runs.files import write_atomically
-from .archive import archived
+from .archive import archived, archived_dtypes
 from .execute import Backend, execute
 from .figures import draw
 from .jobs import Job, with_starts
@@ -47,9 +49,12 @@ def choose_cells(
 
 
 def archived_selections(archive: Path, scale: Scale) -> Iterator[Selection]:
-    """Of every study of which the archive has a run: the rows, columns and seeds that have one."""
-    for name in names():
-        whole = choose_cells(name, {}, None, scale)
+    """Of every study of which the archive has a run: the rows, columns and seeds that have one. Where `scale` does not
+    say which number format, each that the archive has runs in is a table of its own."""
+    others = [] if scale.dtype else sorted(archived_dtypes(archive) - {RunConfig().dtype})
+    scales = [scale, *(replace(scale, changes=(*scale.changes, f"dtype={other}")) for other in others)]
+    for name, asked in itertools.product(names(), scales):
+        whole = choose_cells(name, {}, None, asked)
         jobs = [(cell, seed, job) for cell in whole.cells for seed, job in cell.jobs.items()]
         there = [(cell, seed) for cell, seed, job in jobs if archived(job, archive)]
         rows = [row for row in whole.rows if row in {cell.row for cell, _ in there}]
@@ -83,7 +88,7 @@ def reproduce(
         table = tabulate(study, selection.cells, root / "runs", scale, score, failures, unfinished)
     else:
         table = count_labels(study, selection.rows, selection.columns, scale)
-    folder = root / (f"{study.name}-scaled-down" if table.label else study.name)
+    folder = root / "-".join([study.name, *filter(None, [scale.dtype]), *(["scaled-down"] if table.label else [])])
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for form, ending in ENDINGS.items():
