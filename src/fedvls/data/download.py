@@ -62,6 +62,8 @@ def fetch(files: Mapping[str, str], base_urls: Sequence[str], into: Path, datase
                 except (OSError, ValueError) as error:  # requests' errors are OSErrors, a wrong checksum a ValueError
                     failures.append(_reason(error, file, urlsplit(base).netloc, into))
             else:
+                with contextlib.suppress(OSError):
+                    into.rmdir()  # if it is empty: nobody should find a folder without data in it
                 reason = "; ".join(dict.fromkeys(failures)) or "no address is known"
                 raise DataError(f"{missing} could not be downloaded ({reason}): {remedy}") from None
     return [into / file for file in files]
