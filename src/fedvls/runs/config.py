@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,7 +85,7 @@ class RunConfig:
     def from_mapping(values: Mapping[str, Any], where: str = "config") -> RunConfig:
         """Checked and converted; unknown keys are errors with the nearest match."""
         fields = {f.name: f for f in dataclasses.fields(RunConfig)}
-        hints = typing.get_type_hints(RunConfig)
+        hints = _types()
         given: dict[str, Any] = {}
         for key, value in values.items():
             if key not in fields:
@@ -125,6 +126,12 @@ class RunConfig:
         for plain in (mine, theirs):
             plain["data"] = {k: v for k, v in plain["data"].items() if k != "data_dir"}
         return [f"{k} ({theirs[k]!r} there, {mine[k]!r} here)" for k in mine if k not in FREE and mine[k] != theirs[k]]
+
+
+@functools.cache
+def _types() -> dict[str, Any]:
+    """The types of a configuration's keys: found once, because studies make thousands of configurations."""
+    return typing.get_type_hints(RunConfig)
 
 
 def read_config(path: Path) -> dict[str, Any]:
