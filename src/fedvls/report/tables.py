@@ -6,17 +6,19 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import unknown
-from ..runs.config import AT_SITES
+from ..runs.config import AT_SITES, FREE
 from ..runs.files import to_json
 from ..runs.imports import import_files
 from ..runs.scores import scores
 from ..runs.store import RunDirectory
 
+Member = tuple[RunDirectory, list[float]]
+"""A run and its accuracy by round."""
 SCORES = ("best", "last", "mean_last_five")
 FORMATS = ("table", "markdown", "latex", "json")
 TITLES = {"best": "best", "last": "last", "mean_last_five": "mean of last 5"}
@@ -62,19 +64,37 @@ class Row:
 
 
 def summarise(runs: Sequence[RunDirectory]) -> list[Row]:
-    """One row per configuration, in the order they come; runs without a finished round are left out."""
-    groups: dict[str, list[tuple[RunDirectory, list[float]]]] = {}
-    for run in runs:
-        curve = [r["accuracy"] for r in run.records()]
-        if curve:
-            key = run.config().to_mapping()
-            for part in ("seed", "start"):
-                key.pop(part)
-            groups.setdefault(json.dumps(key, sort_keys=True), []).append((run, curve))
-    return [_row(members) for members in groups.values()]
+    """One row per configuration, in the order they come; runs without a finished round are left out.
+
+    Where a run was computed is none of its configuration, unless a seed was run in several places.
+    """
+    measured = [(run, [record["accuracy"] for record in run.records()]) for run in runs]
+    rows = []
+    for group in _grouped([member for member in measured if member[1]], _configuration):
+        seeds = [run.config().seed for run, _ in group]
+        rows += [group] if len(set(seeds)) == len(seeds) else _grouped(group, _place)
+    return [_row(members) for members in rows]
 
 
-def _row(members: list[tuple[RunDirectory, list[float]]]) -> Row:
+def _grouped(members: Sequence[Member], key: Callable[[Mapping[str, Any]], object]) -> list[list[Member]]:
+    """Members of which the key says the same, in the order they come."""
+    groups: dict[str, list[Member]] = {}
+    for member in members:
+        config = member[0].config().to_mapping()
+        groups.setdefault(json.dumps(key(config), sort_keys=True), []).append(member)
+    return list(groups.values())
+
+
+def _configuration(config: Mapping[str, Any]) -> object:
+    data = {key: value for key, value in config["data"].items() if key != "data_dir"}
+    return {key: value for key, value in config.items() if key not in ("seed", "start", *FREE)} | {"data": data}
+
+
+def _place(config: Mapping[str, Any]) -> object:
+    return [config["data"].get("data_dir"), *(config[key] for key in FREE)]
+
+
+def _row(members: Sequence[Member]) -> Row:
     first = members[0][0].config()
     import_files(first.imports)
     measured = [scores(curve) for _, curve in members]
