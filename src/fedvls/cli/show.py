@@ -43,22 +43,17 @@ def show(
 
 
 def print_rows(rows: list[Row], form: str) -> None:
-    """A table for the terminal, or text for a file."""
-    from ..report.tables import HEADS, SCORES, cells, render
+    """A table per setting for the terminal, or text for a file."""
+    from ..report.tables import SCORES, line, render
+    from .studies import print_grid
 
     if form != "table":
         typer.echo(render(rows, form))
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="test accuracy, %", title_justify="left")
-    for head in HEADS:
-        table.add_column(head, justify="right" if head in HEADS[-len(SCORES) :] else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in cells(row)))
-    Console().print(table)
+    for setting in dict.fromkeys(row.setting for row in rows):
+        lines = [line(row, without=("setting",)) for row in rows if row.setting == setting]
+        print_grid([*lines[0]], [[*texts.values()] for texts in lines], len(lines[0]) - len(SCORES), title=setting)
+    typer.echo("test accuracy in %")
 
 
 def _show_confusion(run: RunDirectory, client: int, form: str) -> None:

@@ -142,18 +142,19 @@ def short_name(section: dict[str, Any]) -> str:
     return f"{short}({', '.join(f'{k}={v}' for k, v in shown.items())})" if shown else short
 
 
-def cells(row: Row) -> list[str]:
-    """The row as text: accuracies in percent."""
+def line(row: Row, without: Sequence[str] = ()) -> dict[str, str]:
+    """The row as text by column, accuracies in percent."""
     many = len(row.seeds) > 1
-    numbers = []
-    for score in SCORES:
+    texts = {
+        "method": row.method,
+        "setting": row.setting,
+        "rounds": str(row.rounds) if row.complete else f"{row.rounds} (unfinished)",
+        "seeds": ",".join(map(str, row.seeds)),
+    }
+    for score, title in TITLES.items():
         average, deviation = row.mean_std(score)
-        numbers.append(f"{100 * average:.2f} ± {100 * deviation:.2f}" if many else f"{100 * average:.2f}")
-    rounds = str(row.rounds) if row.complete else f"{row.rounds} (unfinished)"
-    return [row.method, row.setting, rounds, ",".join(map(str, row.seeds)), *numbers]
-
-
-HEADS = ["method", "setting", "rounds", "seeds", *TITLES.values()]
+        texts[title] = f"{100 * average:.2f} ± {100 * deviation:.2f}" if many else f"{100 * average:.2f}"
+    return {column: text for column, text in texts.items() if column not in without}
 
 
 def render(rows: Sequence[Row], form: str) -> str:
@@ -161,10 +162,16 @@ def render(rows: Sequence[Row], form: str) -> str:
     if form == "json":
         return to_json([row.to_dict() for row in rows], indent=2)
     if form == "markdown":
-        return markdown_grid(HEADS, map(cells, rows), len(SCORES))
+        return markdown_grid(*_grid(rows), len(SCORES))
     if form == "latex":
-        return latex_grid(HEADS, map(cells, rows), len(SCORES))
+        return latex_grid(*_grid(rows), len(SCORES))
     raise unknown("format", form, FORMATS)
+
+
+def _grid(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Heads and lines."""
+    lines = [line(row) for row in rows]
+    return [*lines[0]], [[*texts.values()] for texts in lines]
 
 
 def markdown_grid(heads: Sequence[str], lines: Iterable[Sequence[str]], right: int) -> str:
