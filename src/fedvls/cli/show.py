@@ -52,8 +52,7 @@ def print_rows(rows: list[Row], form: str) -> None:
         return
     for setting in dict.fromkeys(row.setting for row in rows):
         lines = [line(row, without=("setting",)) for row in rows if row.setting == setting]
-        heads = [head.replace("mean of ", "mean of\n") for head in lines[0]]  # no wider than the numbers below
-        print_grid(heads, [[*texts.values()] for texts in lines], len(heads) - len(SCORES), title=setting)
+        print_grid([*lines[0]], [[*texts.values()] for texts in lines], len(lines[0]) - len(SCORES), title=setting)
     typer.echo("test accuracy in %")
 
 

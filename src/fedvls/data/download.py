@@ -36,7 +36,7 @@ def fetch(files: Mapping[str, str], base_urls: Sequence[str], into: Path, datase
     right is kept.
     """
     remedy = f"put {', '.join(files)} into {into} or name their folder with --data-dir"
-    missing = f"{dataset} is not on this machine and"
+    missing, was_there = f"{dataset} is not on this machine and", into.exists()
     try:
         import pooch
     except ImportError:
@@ -63,7 +63,8 @@ def fetch(files: Mapping[str, str], base_urls: Sequence[str], into: Path, datase
                     failures.append(_reason(error, file, urlsplit(base).netloc, into))
             else:
                 with contextlib.suppress(OSError):
-                    into.rmdir()  # if it is empty: nobody should find a folder without data in it
+                    if not was_there:
+                        into.rmdir()  # unless other files came: nobody should find a folder without data in it
                 reason = "; ".join(dict.fromkeys(failures)) or "no address is known"
                 raise DataError(f"{missing} could not be downloaded ({reason}): {remedy}") from None
     return [into / file for file in files]

@@ -142,19 +142,18 @@ def short_name(section: dict[str, Any]) -> str:
     return f"{short}({', '.join(f'{k}={v}' for k, v in shown.items())})" if shown else short
 
 
+HEADS = ("method", "setting", "rounds", "seeds", *TITLES.values())
+
+
 def line(row: Row, without: Sequence[str] = ()) -> dict[str, str]:
     """The row as text by column, accuracies in percent."""
     many = len(row.seeds) > 1
-    texts = {
-        "method": row.method,
-        "setting": row.setting,
-        "rounds": str(row.rounds) if row.complete else f"{row.rounds} (unfinished)",
-        "seeds": ",".join(map(str, row.seeds)),
-    }
-    for score, title in TITLES.items():
+    rounds = str(row.rounds) if row.complete else f"{row.rounds} (unfinished)"
+    texts = [row.method, row.setting, rounds, ",".join(map(str, row.seeds))]
+    for score in SCORES:
         average, deviation = row.mean_std(score)
-        texts[title] = f"{100 * average:.2f} ± {100 * deviation:.2f}" if many else f"{100 * average:.2f}"
-    return {column: text for column, text in texts.items() if column not in without}
+        texts.append(f"{100 * average:.2f} ± {100 * deviation:.2f}" if many else f"{100 * average:.2f}")
+    return {column: text for column, text in zip(HEADS, texts, strict=True) if column not in without}
 
 
 def render(rows: Sequence[Row], form: str) -> str:
@@ -170,8 +169,7 @@ def render(rows: Sequence[Row], form: str) -> str:
 
 def _grid(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Heads and lines."""
-    lines = [line(row) for row in rows]
-    return [*lines[0]], [[*texts.values()] for texts in lines]
+    return list(HEADS), [[*line(row).values()] for row in rows]
 
 
 def markdown_grid(heads: Sequence[str], lines: Iterable[Sequence[str]], right: int) -> str:

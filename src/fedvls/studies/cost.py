@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,22 +12,19 @@ from ..errors import unknown
 from ..report.tables import csv_grid, latex_grid, markdown_grid
 from ..runs.files import to_json
 from .jobs import Job
-from .plan import Cell
+from .plan import Cell, Layout, sides
 from .progress import Runs
-from .render import FORMATS
-from .study import Point, Study
+from .render import FORMATS, latex_table
+from .study import Study
 
 Minutes = Mapping[str, float]
 """By device, as the runs' headers name it: `cuda: NVIDIA H200`."""
 
 
 @dataclass(frozen=True)
-class CostTable:
+class CostTable(Layout):
     """Minutes of every cell, and of all runs together: a run that several cells are read from counts there once."""
 
-    study: Study
-    rows: Sequence[Point]
-    columns: Sequence[Point]
     cells: Mapping[tuple[str, str], Minutes]
     total: Minutes
     runs: int
@@ -38,9 +35,7 @@ def cost(study: Study, cells: Iterable[Cell], root: Path, unfinished: bool = Fal
     cells, runs = list(cells), Runs(root, unfinished)
     found = {(cell.row.label, cell.column.label): _minutes(cell.jobs.values(), runs) for cell in cells}
     jobs = {job.key: job for cell in cells for job in cell.jobs.values() if runs.of(job)}
-    rows = list(dict.fromkeys(cell.row for cell in cells))
-    columns = list(dict.fromkeys(cell.column for cell in cells))
-    return CostTable(study, rows, columns, found, _minutes(jobs.values(), runs), len(jobs))
+    return CostTable(study, *sides(cells), found, _minutes(jobs.values(), runs), len(jobs))
 
 
 def _minutes(jobs: Iterable[Job], runs: Runs) -> Minutes:
@@ -68,7 +63,10 @@ def cell_text(minutes: Minutes) -> str:
 
 def grid(table: CostTable) -> tuple[list[str], list[list[str]]]:
     """Heads and lines of the table."""
-    lines = [[row.label, *(cell_text(_cell(table, row, column)) for column in table.columns)] for row in table.rows]
+    lines = [
+        [row.label, *(cell_text(table.cells[row.label, column.label]) for column in table.columns)]
+        for row in table.rows
+    ]
     return ["", *(column.label for column in table.columns)], lines
 
 
@@ -82,12 +80,8 @@ def render(table: CostTable, form: str) -> str:
     if form == "markdown":
         return f"**{caption(table)}**\n\n{markdown_grid(heads, lines, len(table.columns))}"
     if form == "latex":
-        return latex_grid(heads, lines, len(table.columns))
+        return latex_table(latex_grid(heads, lines, len(table.columns)), caption(table), f"{table.study.name}-cost")
     raise unknown("format", form, FORMATS)
-
-
-def _cell(table: CostTable, row: Point, column: Point) -> Minutes:
-    return table.cells.get((row.label, column.label), {})
 
 
 def _long(table: CostTable) -> list[list[Any]]:

@@ -73,6 +73,20 @@ class Cell:
     """Of the run it starts from, if there is one."""
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What every table of a study has: rows and columns, in the order of its cells."""
+
+    study: Study
+    rows: Sequence[Point]
+    columns: Sequence[Point]
+
+
+def sides(cells: Sequence[Cell]) -> tuple[list[Point], list[Point]]:
+    """The rows and the columns of these cells, each once."""
+    return list(dict.fromkeys(cell.row for cell in cells)), list(dict.fromkeys(cell.column for cell in cells))
+
+
 def plan(
     study: Study, rows: Sequence[Point], columns: Sequence[Point], seeds: Sequence[int], scale: Scale
 ) -> list[Cell]:

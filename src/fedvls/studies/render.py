@@ -168,9 +168,13 @@ def _markdown(table: StudyTable) -> str:
 
 def _latex(table: StudyTable) -> str:
     heads, lines = _grid(table)
-    grid = latex_grid(heads, lines, len(table.columns))
-    end = rf"\caption{{{latex_text(caption(table))}}}"
-    return "\n".join([r"\begin{table}", r"\centering", grid, end, rf"\label{{tab:{table.study.name}}}", r"\end{table}"])
+    return latex_table(latex_grid(heads, lines, len(table.columns)), caption(table), table.study.name)
+
+
+def latex_table(grid: str, caption: str, name: str) -> str:
+    """A LaTeX tabular as a table with a caption and a label."""
+    end = rf"\caption{{{latex_text(caption)}}}"
+    return "\n".join([r"\begin{table}", r"\centering", grid, end, rf"\label{{tab:{name}}}", r"\end{table}"])
 
 
 def _csv(table: StudyTable) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from ..data.fraction import share_of
 from ..report.tables import mean_std
 from .claims import Verdict, judge
-from .plan import Cell, Scale, paper_setting
+from .plan import Cell, Layout, Scale, paper_setting, sides
 from .progress import Runs, compared
 from .readings import OF_PARTITION, read_value, readable
 from .study import Point, Published, Study, protocol
@@ -49,12 +49,9 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class StudyTable:
+class StudyTable(Layout):
     """Everything a rendering needs."""
 
-    study: Study
-    rows: Sequence[Point]
-    columns: Sequence[Point]
     entries: Mapping[tuple[str, str], Entry]
     seeds: Sequence[int]
     score: str
@@ -148,6 +145,4 @@ def _table(
     score: str,
     label: str,
 ) -> StudyTable:
-    rows = list(dict.fromkeys(cell.row for cell in cells))
-    columns = list(dict.fromkeys(cell.column for cell in cells))
-    return StudyTable(study, rows, columns, entries, seeds, score, label)
+    return StudyTable(study, *sides(cells), entries, seeds, score, label)
