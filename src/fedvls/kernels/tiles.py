@@ -63,39 +63,51 @@ EXPAND = (32, 192)
 
 
 # Each function below: inputs and outputs of the convolution, and whether its numbers are wide (4 bytes, not 2).
+#
+# Where copies run ahead of a loop (stages above 1) its products must be those of single warps: fewer than four warps,
+# or fewer than 64 rows in the result. Otherwise Triton takes Hopper's asynchronous products of warp groups, and up to
+# 3.6 it lets their operands be overwritten while they are still being read (triton-lang/triton issue 9433) and omits
+# the fence behind copies (pull request 9610). On a GPU at the disposal of one process it went well; with others beside
+# it, a few launches in a million came out wrong. Products of single warps are not slower here: memory is the limit.
 
 
 def forward(inputs: int, outputs: int, wide: bool) -> Tile:
+    step = 32 if wide or inputs % 64 == 32 else 64
     if outputs < 64 or wide:
-        return Tile(128, power(inputs, most=64), power(outputs, most=32) if outputs < 64 else snug(outputs), 4, 3)
-    return Tile(128, power(inputs, most=64), 128 if outputs % 64 == 32 or outputs >= 320 else 64, 4, 3)
+        return Tile(64, power(inputs, most=step), power(outputs, most=32) if outputs < 64 else snug(outputs), 2, 3)
+    return Tile(64, step, 128 if outputs >= 320 or power(outputs) == 128 else 64, 2, 3)
 
 
 def widen(inputs: int, outputs: int, wide: bool) -> Tile:
-    if inputs > 32:
-        return Tile(64, 64, snug(outputs, most=32), 4, 3, 528)
-    return Tile(128, power(inputs), 64 if outputs > 128 else snug(outputs, most=32), 4, 3 if wide else 4)
+    if outputs > 128:
+        return Tile(32, power(inputs), 64, 4, 3 if wide or inputs > 32 else 4, 528)
+    return Tile(32, power(inputs), power(outputs, most=32), 4, 3 if wide or inputs > 32 else 4)
 
 
 def input_gradient(inputs: int, outputs: int, wide: bool) -> Tile:
     if wide:
-        return Tile(128, snug(inputs), 64, 4, 2)
-    return Tile(64, 64, 64, 4, 3) if inputs == 64 else Tile(64, power(inputs, most=128), 32, 4, 3)
+        return Tile(64, snug(inputs), 32, 2, 2)
+    if outputs <= 192:
+        return Tile(64, power(inputs, most=64), 32, 2, 3)
+    return Tile(64, power(inputs, most=128), 32 if inputs > 160 else 64, 2, 3)
 
 
 def weight_gradient(inputs: int, outputs: int, wide: bool) -> Tile:
-    return Tile(64, power(inputs, most=64), 64, 4, 2) if wide else Tile(32, power(inputs, most=128), 64, 4, 3, 396)
+    if wide:
+        return Tile(32, power(inputs, most=64), 32, 2, 2, 792)
+    if inputs <= 128:
+        return Tile(32, power(inputs), 32, 2, 3, 792)
+    return Tile(64, 64, 64, 4, 1, 396) if inputs <= 320 else Tile(64, 128, 64, 8, 1, 396)
 
 
 def project_backward(inputs: int, outputs: int, wide: bool) -> Tile:
-    return Tile(32, power(inputs, most=32 if outputs == 64 else 64), pieces(outputs)[0], 4, 3, 528)
+    first = pieces(outputs)[0]
+    return Tile(32, power(inputs, most=32 if outputs == 64 else 64), first, 2 if first >= 64 else 4, 3, 528)
 
 
 def expand_backward(inputs: int, outputs: int, wide: bool) -> Tile:
     first = pieces(outputs)[0]
-    if first <= 32:
-        return Tile(32, power(inputs), first, 4, 1, 528)
-    return Tile(64, power(inputs), first, 4, 1 if wide else 2, 792 if first == 64 else 528)
+    return Tile(64 if first <= 64 else 32, power(inputs), first, 2, 1 if wide else 2, 528)
 
 
 class Band(NamedTuple):

@@ -1,0 +1,49 @@
+"""The rule that every block size keeps: copies that run ahead of a loop and products of warp groups do not meet."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fedvls.kernels import tiles
+from fedvls.kernels.tiles import Tile
+
+CHANNELS = st.integers(1, 2048)
+WARP_GROUP = 4  # warps
+ROWS_OF_A_GROUP = 64  # rows of the smallest result that a warp group computes
+
+# By the function that chooses the block: the sides that are rows of a product's result.
+RESULTS = {
+    "forward": ("rows",),
+    "widen": ("rows",),
+    "input_gradient": ("rows",),
+    "weight_gradient": ("outputs",),
+    "project_backward": ("rows", "outputs"),
+    "expand_backward": ("rows", "outputs"),
+}
+
+
+def may_overlap(tile: Tile, sides: tuple[str, ...]) -> bool:
+    grouped = tile.warps >= WARP_GROUP and any(getattr(tile, side) >= ROWS_OF_A_GROUP for side in sides)
+    return grouped and tile.stages > 1
+
+
+@pytest.mark.parametrize("name", RESULTS)
+@given(inputs=CHANNELS, outputs=CHANNELS, wide=st.booleans())
+@example(inputs=384, outputs=96, wide=False)
+@example(inputs=192, outputs=32, wide=False)
+def test_no_product_of_a_warp_group_reads_what_a_copy_writes(name, inputs, outputs, wide):
+    assert not may_overlap(getattr(tiles, name)(inputs, outputs, wide), RESULTS[name])
+
+
+def test_the_rule_sees_the_block_that_failed():
+    """The forward pass of 192 to 32 channels as it was: two wrong launches in a million beside other processes."""
+    assert may_overlap(Tile(128, 64, 32, 4, 3), RESULTS["forward"])
+
+
+@pytest.mark.parametrize("name", RESULTS)
+@given(inputs=CHANNELS, outputs=CHANNELS, wide=st.booleans())
+def test_sides_are_powers_of_two_that_the_products_take(name, inputs, outputs, wide):
+    tile = getattr(tiles, name)(inputs, outputs, wide)
+    assert all(side >= 16 and side & (side - 1) == 0 for side in (tile.rows, tile.inputs, tile.outputs))
