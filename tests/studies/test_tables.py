@@ -12,7 +12,7 @@ from fedvls.callbacks import Callback
 from fedvls.errors import UsageError
 from fedvls.studies.execute import here
 from fedvls.studies.plan import Scale
-from fedvls.studies.readings import mean_priors, read_value
+from fedvls.studies.readings import mean_priors, read_value, readable
 from fedvls.studies.render import caption, render
 from fedvls.studies.reproduce import choose_cells, reproduce
 from fedvls.studies.study import load_study, narrowed
@@ -138,6 +138,19 @@ def test_a_domain_is_read_in_the_round_its_mean_selects():
     ]
     assert read_value("domain", records, {"domain": "mnist"}, "best", 2) == pytest.approx(70)
     assert math.isnan(read_value("domain", records, {"domain": "svhn"}, "best", 2))
+
+
+def test_groups_of_classes_are_read_where_clients_were_evaluated_last():
+    local = {"before": {"vacant": 0.9, "minority": None}, "after": {"vacant": 0.2, "minority": None}}
+    records = readable("group", [{"accuracy": 0.1}, {"accuracy": 0.5, "local": local}, {"accuracy": 0.6}])
+
+    def read(group, moment):
+        return read_value("group", records, {"group": group, "moment": moment}, "best", 3)
+
+    assert len(records) == 2
+    assert read("vacant", "before") == pytest.approx(90)
+    assert read("vacant", "after") == pytest.approx(20)
+    assert math.isnan(read("minority", "after"))  # no client has a class of this kind
 
 
 def test_classes_are_chosen_by_the_prior_their_samples_find():

@@ -121,6 +121,12 @@ def _class(of: Reading) -> float:
     return sum(clients) / len(clients)
 
 
+def _group(of: Reading) -> float:
+    """Mean over clients of the accuracy on the classes that each has none, few or many of."""
+    value = of.records[-1]["local"][of.axes["moment"]][of.axes["group"]]
+    return float("nan") if value is None else 100 * float(value)
+
+
 def _confusion(of: Reading) -> float:
     matrix = of.records[-1]["local"]["confusion"][str(of.axes["client"])]
     return float(matrix[of.axes["actual"]][of.axes["predicted"]])
@@ -132,7 +138,7 @@ def _of_class(per_class: Sequence[float], axes: Axes) -> float:
 
 
 # These read the models of clients, which are evaluated in some rounds and in the last.
-OF_CLIENTS = ("drift", "client-class", "class", "confusion")
+OF_CLIENTS = ("drift", "client-class", "class", "group", "confusion")
 # These need to know who had which classes.
 OF_PARTITION = ("prior",)
 READINGS: dict[str, Callable[[Reading], float]] = {
@@ -142,5 +148,6 @@ READINGS: dict[str, Callable[[Reading], float]] = {
     "drift": _drift,
     "client-class": _client_class,
     "class": _class,
+    "group": _group,
     "confusion": _confusion,
 }

@@ -34,9 +34,9 @@ SETTINGS = {
     "scored": "data.evaluate_on",
 }
 # Axes that say what is read: of whom, when, which class.
-READING = ("first", "least", "below", "domain", "client", "class", "moment", "actual", "predicted")
+READING = ("first", "least", "below", "domain", "client", "class", "group", "moment", "actual", "predicted")
 NOT_AXES = ("label", "set", "only")
-NAMED_BY_VALUE = ("method", "model", "domain", "partition")
+NAMED_BY_VALUE = ("method", "model", "domain", "partition", "moment")
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +203,8 @@ def axis_text(axis: str, value: Any) -> str:
     """`beta 0.05`, but `fedvls`: names speak for themselves."""
     if axis == "first":
         return f"first {value} rounds"
+    if axis == "group":
+        return f"{value} classes"
     if axis == "scored":
         return f"scored on its {'training' if value == 'train' else 'test'} data"
     if axis == "dataset":
