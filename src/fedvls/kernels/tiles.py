@@ -102,8 +102,7 @@ def weight_gradient(inputs: int, outputs: int, wide: bool) -> Tile:
 
 def project_backward(inputs: int, outputs: int, wide: bool) -> Tile:
     first = pieces(outputs)[0]
-    most, warps = (32, 2) if first >= 64 else (64, 4)
-    return Tile(32, power(inputs, most=most), first, warps, 3, 528)
+    return Tile(32, power(inputs, most=32 if outputs == 64 else 64), first, 2 if first >= 64 else 4, 3, 528)
 
 
 def expand_backward(inputs: int, outputs: int, wide: bool) -> Tile:
