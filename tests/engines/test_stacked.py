@@ -11,6 +11,7 @@ import fedvls
 from fedvls import methods  # noqa: F401  (registers them)
 from fedvls.engines import choice, parallel, stacked
 from fedvls.engines.stacked import StackedEngine
+from fedvls.engines.support import say_turns
 from fedvls.lift import OneByOne
 from fedvls.method import METHODS
 from fedvls.models.mlp import Mlp
@@ -169,3 +170,11 @@ def test_what_cannot_be_stacked_is_refused_with_the_reason(stripes):
         fed.run("fedvls", 1, 1, out=None, teacher_mode="train")
     with pytest.raises(fedvls.UsageError, match="'graphed' needs a CUDA device"):
         fedvls.Federation(stripes, clients=3, engine="graphed", device="cpu")
+
+
+def test_clients_that_take_turns_on_a_gpu_for_want_of_memory_are_said(caplog):
+    say_turns(10, 10, torch.device("cuda"))
+    say_turns(8, 10, torch.device("cpu"))  # where it changes no bit
+    assert not caplog.records
+    say_turns(7, 10, torch.device("cuda"))
+    assert "holds 7 of 10 clients at a time" in caplog.text

@@ -13,7 +13,7 @@ from .capture import aside, new_stream
 from .samples import Samples
 from .schedule import by_length
 from .stack import Stack
-from .support import clients_that_fit
+from .support import clients_that_fit, say_turns
 
 
 class StackedEngine:
@@ -51,6 +51,7 @@ class StackedEngine:
         if self._stack is None or self._stack.capacity < min(len(tasks), self._most):
             self._stack = None
             self._most = clients_that_fit(self._new(job.start, 1), job, tasks)
+            say_turns(self._most, len(tasks), self.samples.data.device)
             self._stack = self._new(job.start, min(len(tasks), self._most))
         return self._stack
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ from .capture import SELDOM
 
 if TYPE_CHECKING:
     from .stack import Stack
+
+log = logging.getLogger("fedvls")
 
 # More clients in a stack on a CPU take more memory and hardly less time: of 100 clients (`mlp`, FedVLS, 3 rounds of 5
 # epochs) stacks of 4, 8, 16 and 64 took 33.9, 31.4, 31.2 and 29.4 s of processor time and 377, 424, 509 and 732 MiB.
@@ -55,6 +58,18 @@ def clients_that_fit(trial: Stack, job: RoundJob, tasks: Sequence[ClientTask]) -
     one_step(trial, job, tasks[0])
     taken = torch.cuda.max_memory_allocated(trial.device) - before + 3 * trial.weights.nbytes
     return max(1, free_memory(trial.device) // max(taken, 1))
+
+
+def say_turns(fit: int, clients: int, device: torch.device) -> None:
+    """On a GPU a stack's sums are dealt out by how many clients are at hand, so where memory decides how many that are,
+    it decides the last bits."""
+    if device.type == "cuda" and fit < clients:
+        log.warning(
+            "the GPU's free memory holds %d of %d clients at a time: they take turns, and the last bits are not those "
+            "of a run in which all fit",
+            fit,
+            clients,
+        )
 
 
 def why_not_captured(engine: Engine, job: RoundJob, task: ClientTask) -> str | None:
