@@ -12,7 +12,7 @@ from fedvls.callbacks import Callback
 from fedvls.errors import UsageError
 from fedvls.studies.execute import here
 from fedvls.studies.plan import Scale
-from fedvls.studies.readings import mean_priors, read_value, readable
+from fedvls.studies.readings import largest_shares, mean_priors, read_value, readable
 from fedvls.studies.render import caption, render
 from fedvls.studies.reproduce import choose_cells, reproduce
 from fedvls.studies.study import load_study, narrowed
@@ -172,6 +172,17 @@ def test_classes_are_chosen_by_the_prior_their_samples_find():
     assert read(0.0, 0.5) == pytest.approx(40)
     assert read(0.0, 0.5, "last") == pytest.approx(100)
     assert math.isnan(read(0.3, 0.4))
+
+
+def test_classes_are_chosen_by_the_share_of_their_largest_holder():
+    """By hand: all of class 0 at one client, three quarters of class 1, nobody has class 2."""
+    counts = [[60, 10, 0], [0, 30, 0]]
+    assert largest_shares(counts) == pytest.approx([1.0, 0.75, 0.0])
+    records = [{"accuracy": 0.6, "per_class": [0.8, 0.6, 0.0]}]
+    ranges = ((0.95, 1.01, 80), (0.5, 0.95, 60), (0.0, 0.5, 0))
+    for least, below, wanted in ranges:
+        read = read_value("holder", records, {"least": least, "below": below}, "best", 1, counts=counts)
+        assert read == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(

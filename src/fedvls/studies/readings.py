@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..errors import RunError
@@ -71,13 +72,9 @@ def _selected(records: Rounds, curve: Sequence[float], score: str) -> Rounds:
     return {"best": records[best : best + 1], "last": records[-1:], "mean_last_five": records[-5:]}[score]
 
 
-def _at_prior(of: Reading) -> float:
-    """Mean accuracy of the classes whose prior, where their samples are, is at least `least` and below `below`.
-
-    With n_kc samples of class c at client k the prior of class c there is n_kc / n_k, and its mean over the samples of
-    the class is sum_k n_kc (n_kc / n_k) / sum_k n_kc: near 1 for a class that is nearly alone at its clients.
-    """
-    chosen = [c for c, prior in enumerate(mean_priors(of.counts)) if of.axes["least"] <= prior < of.axes["below"]]
+def _on_classes(measure: Callable[[Counts], Sequence[float]], of: Reading) -> float:
+    """Mean accuracy of the classes of which the measure is at least `least` and below `below`."""
+    chosen = [c for c, value in enumerate(measure(of.counts)) if of.axes["least"] <= value < of.axes["below"]]
     if not chosen:
         return float("nan")
     rounds = _selected(of.records, [r["accuracy"] for r in of.records], of.score)
@@ -85,13 +82,22 @@ def _at_prior(of: Reading) -> float:
 
 
 def mean_priors(counts: Counts) -> list[float]:
-    """Of every class, the prior that its samples find at their client, on average; 0 for a class nobody has."""
+    """Of every class, the prior that its samples find at their client, on average; 0 for a class nobody has.
+
+    With n_kc samples of class c at client k the prior of class c there is n_kc / n_k, and its mean over the samples of
+    the class is sum_k n_kc (n_kc / n_k) / sum_k n_kc: near 1 for a class that is nearly alone at its clients.
+    """
     totals = [sum(own) for own in counts]
     found = []
     for of_class in zip(*counts, strict=True):
         priors = [n * n / total for n, total in zip(of_class, totals, strict=True) if n]
         found.append(sum(priors) / sum(of_class) if priors else 0.0)
     return found
+
+
+def largest_shares(counts: Counts) -> list[float]:
+    """Of every class, the share of its samples at the client that has most of them; 0 for a class nobody has."""
+    return [max(of_class) / max(sum(of_class), 1) for of_class in zip(*counts, strict=True)]
 
 
 def _drift(of: Reading) -> float:
@@ -139,12 +145,15 @@ def _of_class(per_class: Sequence[float], axes: Axes) -> float:
 
 # These read the models of clients, which are evaluated in some rounds and in the last.
 OF_CLIENTS = ("drift", "client-class", "class", "group", "confusion")
+# These are of the global model, in the rounds that the score selects.
+SCORED = ("accuracy", "domain", "prior", "holder")
 # These need to know who had which classes.
-OF_PARTITION = ("prior",)
+OF_PARTITION = ("prior", "holder")
 READINGS: dict[str, Callable[[Reading], float]] = {
     "accuracy": _accuracy,
     "domain": _domain,
-    "prior": _at_prior,
+    "prior": partial(_on_classes, mean_priors),
+    "holder": partial(_on_classes, largest_shares),
     "drift": _drift,
     "client-class": _client_class,
     "class": _class,

@@ -10,6 +10,7 @@ from ..errors import unknown
 from ..report.tables import TITLES, csv_grid, latex_grid, latex_text, markdown_grid
 from ..runs.files import to_json
 from .claims import UNKNOWN, Verdict
+from .readings import SCORED
 from .study import Point
 from .table import Entry, StudyTable
 
@@ -35,7 +36,7 @@ def caption(table: StudyTable) -> str:
     """What the numbers are: unit, score, seeds, and how the paper's setting was changed, if it was."""
     study = table.study
     said = [f"{study.title} ({study.paper}): {UNITS[study.unit]}"]
-    if study.read in ("accuracy", "domain", "prior"):
+    if study.read in SCORED:
         said.append({"best": "best round", "last": "last round"}.get(table.score, TITLES[table.score]))
     said.append(f"seed{'s' * (len(table.seeds) > 1)} {', '.join(map(str, table.seeds))}")
     return ", ".join(said) + (f". {table.label[0].upper()}{table.label[1:]}." if table.label else ".")
