@@ -72,9 +72,9 @@ EXPAND = (32, 192)
 
 
 def forward(inputs: int, outputs: int, wide: bool) -> Tile:
-    step = 32 if wide or inputs % 64 == 32 else 64
+    step = power(inputs, most=32 if wide or inputs % 64 == 32 else 64)
     if outputs < 64 or wide:
-        return Tile(64, power(inputs, most=step), power(outputs, most=32) if outputs < 64 else snug(outputs), 2, 3)
+        return Tile(64, step, power(outputs, most=32) if outputs < 64 else snug(outputs), 2, 3)
     return Tile(64, step, 128 if outputs >= 320 or power(outputs) == 128 else 64, 2, 3)
 
 
