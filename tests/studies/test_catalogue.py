@@ -16,6 +16,14 @@ from fedvls.studies.study import READING, SETTINGS, load_study, names, protocol
 
 
 @pytest.mark.parametrize("name", names())
+def test_what_a_study_says_is_text(name):
+    """In YAML a note with a colon is a mapping unless it is quoted."""
+    study = load_study(name)
+    said = (study.title, study.paper, *study.notes, *(claim["text"] for claim in study.claims))
+    assert all(isinstance(text, str) for text in said)
+
+
+@pytest.mark.parametrize("name", names())
 def test_every_study_is_whole(name):
     study = load_study(name)
     labels = {row.label for row in study.rows}
