@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support import command_environment
 
 from fedvls.kernels import tiles
 from fedvls.kernels.tiles import Tile
@@ -47,3 +52,28 @@ def test_the_rule_sees_the_block_that_failed():
 def test_sides_are_powers_of_two_that_the_products_take(name, inputs, outputs, wide):
     tile = getattr(tiles, name)(inputs, outputs, wide)
     assert all(side >= 16 and side & (side - 1) == 0 for side in (tile.rows, tile.inputs, tile.outputs))
+
+
+def compiled(*choice: str) -> set[tuple[str, ...]]:
+    """Kernels compiled for a Hopper GPU: name, `copies`, `groups`."""
+    done = subprocess.run(
+        [sys.executable, Path(__file__).parent / "compiled.py", *choice],
+        env=command_environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return {tuple(line.split()) for line in done.stdout.splitlines()}
+
+
+def test_the_compiler_makes_no_code_that_has_both():
+    found = compiled()
+    names = {"forward", "widen", "input_gradient", "weight_gradient", "project", "expand"}
+    assert names <= {name for name, *_ in found}
+    assert not any({"copies", "groups"} <= set(parts) for _, *parts in found)
+
+
+def test_code_that_has_both_is_seen():
+    assert ("forward", "copies", "groups") in compiled("overlapping")

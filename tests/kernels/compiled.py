@@ -1,0 +1,73 @@
+"""The Triton kernels compiled for a Hopper GPU, on a machine without one: `python compiled.py [overlapping]`.
+
+In a process of its own, because the compiler is told of a GPU that is not there. Prints one line per kernel: its name,
+and which of asynchronous copies and products of warp groups its code has. `overlapping`: with a block that has both.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.jit import JITFunction
+
+from fedvls.kernels import tiles
+from fedvls.kernels.fused import Fused
+from fedvls.kernels.values import Delta, Raw, Source
+
+CLIENTS, BATCH, SIZE = 2, 4, 4
+HOPPER = GPUTarget("cuda", 90, 32)
+
+
+class Absent:
+    """What the compiler asks of a GPU."""
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, _: object = None) -> int:
+        return 0
+
+    def get_current_target(self) -> GPUTarget:
+        return HOPPER
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+
+def tell(function: JITFunction, *args: Any, grid: tuple[int, ...], warmup: bool, **options: Any) -> None:
+    """In place of a launch: compile, and say what the code has."""
+    code = launch(function, *args, grid=grid, warmup=True, **options).asm["ptx"]
+    parts = [word for word, sign in (("copies", "cp.async"), ("groups", "wgmma.mma_async")) if sign in code]
+    print(function.fn.__name__, *parts)
+
+
+def products(compute: torch.dtype, inputs: int, outputs: int) -> None:
+    """Forward and backward of a 1x1 convolution, behind a BatchNorm and without."""
+    ops = Fused(compute, tf32=False)
+    rows = torch.full((CLIENTS,), BATCH, dtype=torch.int32)
+
+    def image(channels: int) -> torch.Tensor:
+        return torch.zeros(CLIENTS, BATCH, SIZE, SIZE, channels, dtype=compute)
+
+    normal, w = torch.zeros(CLIENTS, 4, inputs), torch.zeros(CLIENTS, outputs, inputs, dtype=compute)
+    made = Raw(image(inputs), normal)
+    delta = Delta(image(outputs), image(outputs), torch.zeros(CLIENTS, 3, outputs))
+    for source in (Source(*made, (made,), relu=True), Source(made.y, None, (made,), relu=False)):
+        ops.pointwise(source.x, w, source.normal, rows)
+        ops.pointwise_backward(delta, w, source, rows, torch.zeros(CLIENTS, outputs, inputs, 1, 1), None, wanted=True)
+
+
+if __name__ == "__main__":
+    triton.runtime.driver.set_active(Absent())
+    launch, JITFunction.run = JITFunction.run, tell
+    if "overlapping" in sys.argv:
+        tiles.forward = lambda *_: tiles.Tile(128, 64, 32, 4, 3)  # as it was for 192 to 32 channels
+        products(torch.bfloat16, 192, 32)
+    else:
+        for inputs, outputs in ((24, 144), (192, 32), (960, 160)):
+            products(torch.bfloat16, inputs, outputs)
+        products(torch.float32, 192, 32)
