@@ -135,17 +135,22 @@ def start_command(*arguments: object, cwd: Path, **keywords: Any) -> subprocess.
     )
 
 
-def run_command(*arguments: object, cwd: Path, check: bool = False) -> subprocess.CompletedProcess[str]:
-    """`fedvls ...` in its own process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "fedvls", *map(str, arguments)],
+def run_python(*arguments: object, cwd: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+    """`python ...` in its own process; more: variables of its environment."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
         cwd=cwd,
-        env=command_environment(),
+        env=command_environment() | more,
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
+
+
+def run_command(*arguments: object, cwd: Path, check: bool = False) -> subprocess.CompletedProcess[str]:
+    """`fedvls ...` in its own process."""
+    done = run_python("-m", "fedvls", *arguments, cwd=cwd)
     assert not check or done.returncode == 0, done.stderr
     return done
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import typer
 from safetensors.numpy import load_file
-from support import ROOT, command_environment
+from support import ROOT, run_python
 
 import fedvls.methods
 from fedvls.aggregation import SERVER_RULES, ServerInputs, ServerOutputs
@@ -226,15 +224,7 @@ def test_python_in_the_docs_compiles(path):
 )
 def test_runnable_python_in_the_docs_runs(path, tmp_path):
     script = "\n".join(body for body, mark in blocks(path, "python") if mark)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script],
-        cwd=tmp_path,
-        env=command_environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_python("-W", "error", "-c", script, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

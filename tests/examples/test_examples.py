@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support import ROOT, command_environment, run_command
+from support import ROOT, run_command, run_python
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def run_example(name: str, cwd: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / name)],
-        cwd=cwd,
-        env=command_environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_python(ROOT / "examples" / name, cwd=cwd)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert list(cwd.iterdir()) == []  # an example leaves nothing behind

@@ -1,32 +1,51 @@
-"""The README's headline table is what the archived runs come to."""
+"""The README's headline tables are what the archived runs come to."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
+from pathlib import Path
+from typing import Any
 
-from support import ROOT, command_environment
+from support import ROOT, run_command
 
-ROW = re.compile(
-    r"^\| (\w+) \| ([\d.]+) \(([\d.]+)\) \| ([\d.]+) \(([\d.]+)\) \| ([\d.]+) \(([\d.]+)\) \|$", re.MULTILINE
-)
+PAIR = r"([\d.]+) \(([\d.]+)\)"
+MNIST = re.compile(rf"^\| (\w+) \| {PAIR} \| {PAIR} \| {PAIR} \|$", re.MULTILINE)
+CIFAR = re.compile(rf"^\| (\w+) \| {PAIR} \| ([\d.]+) -> ([\d.]+) \|$", re.MULTILINE)
+BF16 = ("--dataset", "cifar10", "--seeds", 0, "--dtype", "bf16", "--unfinished")
 
 
-def test_measured_and_published_numbers_in_the_readme_are_those_of_the_archive(tmp_path):
-    found = {row[0]: [float(number) for number in row[1:]] for row in ROW.findall((ROOT / "README.md").read_text())}
+def readme(rows: re.Pattern[str]) -> dict[str, list[float]]:
+    """Numbers by method."""
+    found = {row[0]: [float(number) for number in row[1:]] for row in rows.findall((ROOT / "README.md").read_text())}
     assert {"fedavg", "fedlc", "fedvls"} <= found.keys()
-    command = ["reproduce", "dirichlet", "--dataset", "mnist", "--methods", ",".join(found), "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "fedvls", *command, "--from-archive", str(ROOT / "results"), "--out", str(tmp_path)],
-        env=command_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    cells = json.loads(done.stdout)["cells"]
+    return found
+
+
+def cells(study: str, *choice: object, folder: Path) -> list[dict[str, Any]]:
+    archive = ("--from-archive", ROOT / "results", "--out", folder, "--json")
+    found: list[dict[str, Any]] = json.loads(
+        run_command("reproduce", study, *choice, *archive, cwd=folder, check=True).stdout
+    )["cells"]
+    return found
+
+
+def test_numbers_of_mnist_are_those_of_the_archive(tmp_path):
+    found = readme(MNIST)
+    measured = cells("dirichlet", "--dataset", "mnist", "--methods", ",".join(found), folder=tmp_path)
     for method, numbers in found.items():
-        own = [cell for cell in cells if cell["row"] == method]
+        own = [cell for cell in measured if cell["row"] == method]
         wanted = [round(value, 1) for cell in own for value in (cell["measured"]["mean"], cell["published"]["mean"])]
         assert numbers == wanted, method
+
+
+def test_numbers_of_cifar10_are_those_of_the_archive(tmp_path):
+    found = readme(CIFAR)
+    methods = ("--methods", ",".join(found))
+    best = cells("convergence", *BF16, "--beta", 0.05, *methods, folder=tmp_path)
+    printed = cells("communication-rounds", *BF16, "--beta", 0.05, "--only", "first=40", *methods, folder=tmp_path)
+    vacant = cells("forgetting", *BF16, "--only", "group=vacant", *methods, folder=tmp_path)
+    for method, numbers in found.items():
+        measured = [cell["measured"]["mean"] for cell in (*best, *vacant) if cell["row"] == method]
+        paper = next(cell["published"]["mean"] for cell in printed if cell["row"] == method)
+        assert numbers == [round(value, 1) for value in (measured[0], paper, *measured[1:])], method

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support import command_environment
+from support import run_python
 
 from fedvls.kernels import tiles
 from fedvls.kernels.tiles import Tile
@@ -56,14 +54,7 @@ def test_sides_are_powers_of_two_that_the_products_take(name, inputs, outputs, w
 
 def compiled(*choice: str) -> set[tuple[str, ...]]:
     """Kernels compiled for a Hopper GPU: name, `copies`, `groups`."""
-    done = subprocess.run(
-        [sys.executable, Path(__file__).parent / "compiled.py", *choice],
-        env=command_environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_python(Path(__file__).parent / "compiled.py", *choice)
     assert done.returncode == 0, done.stderr
     return {tuple(line.split()) for line in done.stdout.splitlines()}
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support import command_environment
+from support import command_environment, run_python
 
 GROUPS = (
     ("pointwise", "depthwise", "around", "rounded"),
@@ -23,15 +21,7 @@ GROUPS = (
 def test_kernels_agree_with_the_reference(checks: tuple[str, ...]) -> None:
     """Float32, relative error below 2e-5, and for objectives float64, below 1e-10; the network and objectives against
     autograd in float64; the same bits when run twice."""
-    environment = command_environment()
-    environment["PYTHONPATH"] += f"{os.pathsep}{Path(__file__).parents[1]}"
-    done = subprocess.run(
-        [sys.executable, Path(__file__).parent / "interpreted.py", *checks],
-        env=environment | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    paths = os.pathsep.join([command_environment()["PYTHONPATH"], str(Path(__file__).parents[1])])
+    done = run_python(Path(__file__).parent / "interpreted.py", *checks, TRITON_INTERPRET="1", PYTHONPATH=paths)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:-1] == [f"{check} agrees" for check in checks]
