@@ -68,7 +68,7 @@ EXPAND = (32, 192)
 # or fewer than 64 rows in the result. Otherwise Triton takes Hopper's asynchronous products of warp groups, and up to
 # 3.6 it lets their operands be overwritten while they are still being read (triton-lang/triton issue 9433) and omits
 # the fence behind copies (pull request 9610). On a GPU at the disposal of one process it went well; with others beside
-# it, a few launches in a million came out wrong. Products of single warps are not slower here: memory is the limit.
+# it, a few launches in a million came out wrong. Products of single warps are no slower here: memory is the limit.
 
 
 def forward(inputs: int, outputs: int, wide: bool) -> Tile:
