@@ -114,6 +114,10 @@ def hand_made(*assignment: list[int]) -> fedvls.Partition:
     )
 
 
+WITH_HELPERS = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
+"""PYTHONPATH of a script that imports what tests share."""
+
+
 def command_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 

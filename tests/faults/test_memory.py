@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support import command_environment
+from support import WITH_HELPERS, run_python
 
 HERE = Path(__file__).parent
 ROUNDS, WARM_UP, SPAN = 60, 15, 10
@@ -19,14 +16,8 @@ BOUND = 3.0  # MiB in the 35 rounds between the early and the late ones: less th
 
 def watched(method: str, engine: str, leak: str = "") -> list[dict[str, float]]:
     """What the run of `long_run.py` held after each of its rounds."""
-    environment = command_environment() | {"FEDVLS_CORES": "2"}  # workers, on a single core too
-    done = subprocess.run(
-        [sys.executable, HERE / "long_run.py", method, engine, leak],
-        env=environment | {"PYTHONPATH": os.pathsep.join([environment["PYTHONPATH"], str(HERE.parent)])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # Two workers, on a single core too.
+    done = run_python(HERE / "long_run.py", method, engine, leak, FEDVLS_CORES="2", PYTHONPATH=WITH_HELPERS)
     assert done.returncode == 0, done.stderr
     rounds: list[dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
     assert len(rounds) == ROUNDS

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from support import command_environment, run_python
+from support import WITH_HELPERS, run_python
 
 GROUPS = (
     ("pointwise", "depthwise", "around", "rounded"),
@@ -21,7 +20,7 @@ GROUPS = (
 def test_kernels_agree_with_the_reference(checks: tuple[str, ...]) -> None:
     """Float32, relative error below 2e-5, and for objectives float64, below 1e-10; the network and objectives against
     autograd in float64; the same bits when run twice."""
-    paths = os.pathsep.join([command_environment()["PYTHONPATH"], str(Path(__file__).parents[1])])
-    done = run_python(Path(__file__).parent / "interpreted.py", *checks, TRITON_INTERPRET="1", PYTHONPATH=paths)
+    script = Path(__file__).parent / "interpreted.py"
+    done = run_python(script, *checks, TRITON_INTERPRET="1", PYTHONPATH=WITH_HELPERS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:-1] == [f"{check} agrees" for check in checks]
