@@ -21,6 +21,7 @@ from .files import to_json, write_atomically
 
 log = logging.getLogger("fedvls")
 KEPT = 2
+DAMAGE = (OSError, ValueError, KeyError, TypeError, SafetensorError)
 FORMAT = 1
 
 
@@ -73,7 +74,7 @@ def save_checkpoint(folder: Path, snapshot: Snapshot) -> None:
     """Write the snapshot; the json comes last and makes it valid. The last two are kept."""
     folder.mkdir(exist_ok=True)
     content = save_tensors(snapshot.tensors())
-    stem = f"round-{snapshot.round:06d}"
+    stem = _stem(snapshot.round)
     write_atomically(folder / f"{stem}.safetensors", content)
     mark = {"format": FORMAT, "round": snapshot.round, "sha256": hashlib.sha256(content).hexdigest()}
     write_atomically(folder / f"{stem}.json", to_json(mark).encode())
@@ -93,7 +94,7 @@ def load_checkpoint(folder: Path, device: torch.device) -> Snapshot | None:
     for mark in marks:
         try:
             return _read(mark, device)
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        except DAMAGE as error:
             damaged.append(f"{mark.with_suffix('.safetensors')} ({error})")
             log.warning("checkpoint %s is damaged (%s)", mark.with_suffix(".safetensors"), error)
     if damaged:
@@ -101,6 +102,19 @@ def load_checkpoint(folder: Path, device: torch.device) -> Snapshot | None:
             f"no usable checkpoint: {'; '.join(damaged)}; restore one from a backup, or start anew in another folder"
         )
     return None
+
+
+def read_checkpoint(folder: Path, round: int) -> Snapshot:
+    """The snapshot after this round, or an error if there is none that is undamaged."""
+    mark = folder / f"{_stem(round)}.json"
+    try:
+        return _read(mark, torch.device("cpu"))
+    except DAMAGE as error:
+        raise RunError(f"cannot read checkpoint {mark.with_suffix('.safetensors')}: {error}") from None
+
+
+def _stem(round: int) -> str:
+    return f"round-{round:06d}"
 
 
 def _read(mark: Path, device: torch.device) -> Snapshot:

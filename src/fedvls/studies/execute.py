@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from ..callbacks import Callback
 from ..errors import FedvlsError
 from ..federation import run_config
 from ..runs.imports import import_files
+from .beginnings import take_beginning
 from .jobs import Job, with_starts
 
+log = logging.getLogger("fedvls")
 Ended = tuple[Job, str | None]
 """A job that ended, and what was wrong if it has no result."""
 Backend = Callable[[Sequence[Job], Path], Iterator[Ended]]
@@ -38,6 +41,9 @@ def execute(
         if not ready:
             continue
         root.mkdir(parents=True, exist_ok=True)
+        for job in ready:
+            if taken := take_beginning(job, root):
+                log.warning("%s goes on from round %d of %s", job.name, taken[1], taken[0])
         for job, error in backend(ready, root):
             if error is not None:
                 failures[job.key] = error
