@@ -72,7 +72,7 @@ def test_a_folder_name_is_safe_whatever_the_data_are_called():
         ("dirichlet", {"dataset": ["mnist"], "beta": ["0.05"], "method": ["fedvls"]}, "dirichlet-0.05-s0-aabe27e6054b"),
         ("dirichlet", {"dataset": ["cifar10"], "beta": ["0.05"], "method": ["fedavg"]}, "0.05-s0-dc0a4effc0db"),
         ("quantity", {"dataset": ["cifar100"], "method": ["fedgf"]}, "fedgf-cifar100-quantity-s0-863dd7071c93"),
-        ("classwise-kd", {"row": ["fedntd"], "class": ["0"]}, "fedntd-cifar10-dirichlet-0.05-s0-7b514be9225c"),
+        ("classwise-kd", {"row": ["fedntd"], "class": ["0"]}, "fedntd-cifar10-dirichlet-0.05-s0-ba0d5efec19e"),
     ],
 )
 def test_archived_runs_are_found_by_the_names_they_were_given(study, asked, name):

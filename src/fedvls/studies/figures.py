@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -86,24 +86,35 @@ def _bars(table: StudyTable, folder: Path) -> list[Path]:
 
 
 def _matrix(table: StudyTable, folder: Path) -> list[Path]:
-    """Rows x columns as shares of the row, with the numbers in the cells."""
-    values = np.array([[table.entry(r, c).mean or 0.0 for c in table.columns] for r in table.rows])
-    if not values.any():
+    """Rows x columns as shares of the row, with the numbers in the cells; a panel for every other axis of the rows."""
+    panels: dict[str, list[Point]] = {}
+    for row in table.rows:
+        panels.setdefault(row.label.removesuffix(_last_axis(row)).rstrip(", "), []).append(row)
+    values = {name: _values(table, rows) for name, rows in panels.items()}
+    if not any(counts.any() for counts in values.values()):
         return []
-    shares = values / np.maximum(values.sum(1, keepdims=True), 1)
-    figure = _figure(1.5 + 0.5 * len(table.columns), 1.2 + 0.42 * len(table.rows))
-    axes = figure.subplots()
-    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for (row, column), value in np.ndenumerate(values):
-        colour = "white" if shares[row, column] > 0.5 else "black"
-        axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
-    axes.set_xticks(range(len(table.columns)), [_last_word(c) for c in table.columns])
-    axes.set_yticks(range(len(table.rows)), [_last_word(r) for r in table.rows])
-    axes.set_xlabel(next(iter(table.columns[0].axes)))
-    axes.set_ylabel(next(iter(table.rows[0].axes)))
-    axes.set_title(_title(table), fontsize=10)
-    figure.colorbar(image, ax=axes, label="share of the row")
+    width, height = 0.3 + 0.46 * len(table.columns), 1.2 + 0.42 * max(map(len, panels.values()))
+    figure = _figure(1.2 + width * len(panels), height)
+    every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (name, counts) in zip(every, values.items(), strict=True):
+        shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+        image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        for (row, column), value in np.ndenumerate(counts):
+            colour = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
+        axes.set_xticks(range(len(table.columns)), [_last_word(c) for c in table.columns])
+        axes.set_yticks(range(len(panels[name])), [_last_word(r) for r in panels[name]])
+        axes.set_xlabel(next(iter(table.columns[0].axes)))
+        axes.set_title(name, fontsize=10)
+    every[0].set_ylabel(list(table.rows[0].axes)[-1])
+    figure.suptitle(_title(table), fontsize=10, y=1.03)
+    figure.colorbar(image, ax=list(every), label="share of the row")
     return [save(figure, folder / "matrix.png")]
+
+
+def _values(table: StudyTable, rows: Sequence[Point]) -> np.ndarray:
+    """What was measured in these rows; 0 where nothing was."""
+    return np.array([[table.entry(row, column).mean or 0.0 for column in table.columns] for row in rows])
 
 
 def _heat_maps(table: StudyTable, folder: Path) -> list[Path]:
@@ -137,6 +148,11 @@ def _title(table: StudyTable, column: str = "") -> str:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^\w.]+", "-", text).strip("-")
+
+
+def _last_axis(point: Point) -> str:
+    """How a label ends that names the axes one after another."""
+    return " ".join(map(str, list(point.axes.items())[-1]))
 
 
 def _last_word(point: Point) -> str:
