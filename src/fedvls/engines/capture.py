@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from typing import Generic, TypeVar
 
 import torch
 
 SELDOM = 4
 MOST = 48
+T = TypeVar("T")
 
 
 def new_stream(device: torch.device) -> torch.cuda.Stream | None:
@@ -28,6 +30,39 @@ def aside(stream: torch.cuda.Stream | None) -> Iterator[None]:
     with torch.cuda.stream(stream):
         yield
     here.wait_stream(stream)
+
+
+class Ahead(Generic[T]):
+    """Work whose result is needed later, on a stream of its own while the current one is busy; elsewhere than on CUDA
+    it is simply done at once.
+
+    Its memory belongs to that stream. So work may begin only `after` the point at which the result before it was used.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = new_stream(device)
+        self._made: T | None = None
+
+    def start(self, work: Callable[[], T], after: torch.cuda.Event | None) -> None:
+        """Begin the work once the current stream has passed `after`."""
+        if self._stream is None or after is None:
+            self._made = work()
+            return
+        self._stream.wait_event(after)
+        with torch.cuda.stream(self._stream):
+            self._made = work()
+
+    def take(self) -> T:
+        """The result: what the current stream is given from now on waits for it."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
+        made, self._made = self._made, None
+        assert made is not None
+        return made
+
+    def here(self) -> torch.cuda.Event | None:
+        """A mark on the current stream."""
+        return torch.cuda.current_stream(self._stream.device).record_event() if self._stream is not None else None
 
 
 class Replay:

@@ -18,7 +18,7 @@ from ..models.dropout import keyed
 from ..models.network import ModelState
 from ..steps import StepContext
 from .base import ClientTask, RoundJob, Tensors, Update, finished
-from .capture import Replay
+from .capture import Ahead, Replay
 from .gathering import gathered
 from .objective import SplitObjective
 from .samples import Samples, pinned, previous_model
@@ -43,6 +43,7 @@ class Stack:
         self.losses = torch.zeros(capacity, dtype=self.weights.dtype, device=self.device)
         self.step_number = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.replay = Replay(self.device)
+        self.ahead = Ahead[Tensors](self.device)
         self._held: Tensors = {}
         self.statistics: StackStatistics | None = None
         self._job: RoundJob | None = None
@@ -53,9 +54,11 @@ class Stack:
         recipe = job.recipe
         padding = self.lifted.padding
         each = [range(e, e + 1) for e in range(recipe.epochs)] if self.samples.change else [range(recipe.epochs)]
+        ahead = self.ahead
         for epochs in each:
             batches = minibatches(job, tasks, epochs, batch_norm=self.batch_norm, padding=padding, dropout=self.dropout)
-            self._place(self.samples.prepare(job, tasks, epochs.start), batches)
+            self._place(ahead.take() if epochs.start else self.samples.prepare(job, tasks, 0), batches)
+            placed = ahead.here()
             self.steps += (batches.lengths > 0).sum(1)
             self.seen += batches.lengths.sum(1)
             for block in blocks(batches, recipe.batch_size, padding):
@@ -64,6 +67,10 @@ class Stack:
                 for left in reversed(range(block.stop - block.start)):
                     self.replay.run(key, functools.partial(self._step, block), left)
                     yield
+            if epochs is not each[-1]:
+                # The steps have been launched, not done: augmentation and teacher fill the gaps they leave, above all
+                # at the end of an epoch, where few clients are still training.
+                ahead.start(functools.partial(self.samples.prepare, job, tasks, epochs.start + 1), placed)
 
     @torch.no_grad()
     def finish(self) -> Callable[[], list[Update]]:
