@@ -27,7 +27,7 @@ def processes(workers: int) -> Backend:
     """So many runs at a time, each with its share of the cores; a lost worker's job is given to a new one.
 
     A run in one core trains its clients one after another in its own process (`FEDVLS_CORES`), so that several runs
-    do not start more processes than there are cores.
+    do not start more processes than there are cores. On a GPU each plans with its share of the memory (`FEDVLS_RUNS`).
     """
 
     def run(jobs: Sequence[Job], root: Path) -> Iterator[Ended]:
@@ -37,11 +37,16 @@ def processes(workers: int) -> Backend:
         try:
             while waiting or busy:
                 while waiting and len(busy) < workers:
-                    process, pipe = idle.pop() if idle else _start(max(1, cores() // workers))
                     job = waiting.popleft()
                     attempts[job.key] += 1
-                    pipe.send((job.ready(root).to_mapping(), str(job.folder(root))))
+                    try:
+                        order = job.ready(root).to_mapping(), str(job.folder(root))
+                    except FedvlsError as problem:
+                        yield job, str(problem)
+                        continue
+                    process, pipe = idle.pop() if idle else _start(workers)
                     busy[pipe] = process, job
+                    pipe.send(order)
                 for pipe in [pipe for pipe in wait(list(busy)) if isinstance(pipe, Connection)]:
                     process, job = busy.pop(pipe)
                     try:
@@ -64,21 +69,21 @@ def processes(workers: int) -> Backend:
     return run
 
 
-def _start(share: int) -> tuple[BaseProcess, Connection]:
+def _start(workers: int) -> tuple[BaseProcess, Connection]:
     # Spawned, not forked: the parent may hold threads and a CUDA context.
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_work, args=(there, share))
+    process = context.Process(target=_work, args=(there, workers))
     process.start()
     there.close()
     return process, here
 
 
-def _work(pipe: Connection, share: int) -> None:
+def _work(pipe: Connection, workers: int) -> None:
     """A worker's life: run what comes, until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.environ["FEDVLS_CORES"] = str(share)
+    os.environ |= {"FEDVLS_CORES": str(max(1, cores() // workers)), "FEDVLS_RUNS": str(workers)}
     while True:
         try:
             values, folder = pipe.recv()

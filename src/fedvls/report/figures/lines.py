@@ -25,7 +25,7 @@ def convergence(curves: dict[str, list[list[float]]], title: str, path: Path) ->
         figure, axes = plots.subplots(figsize=(6.4, 4))
         draw_lines(axes, groups, accuracy_points, "test accuracy, %")
         axes.set_title(title, fontsize=10)
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))  # beside: curves fill the frame
         return save(figure, path)
 
 

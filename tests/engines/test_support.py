@@ -1,0 +1,49 @@
+"""How much of a GPU's memory a run plans with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedvls.engines.support import free_memory, runs_at_once
+
+GIB = 2**30
+GPU = torch.device("cuda")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU of 90 GiB, of which so many are free and so many are this process's reserve."""
+
+    def with_memory(free, reserved=0, allocated=0):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free * GIB, 90 * GIB))
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: reserved * GIB)
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: allocated * GIB)
+
+    return with_memory
+
+
+def test_a_run_alone_plans_with_two_thirds_of_what_is_free(gpu):
+    gpu(free=60)
+    assert free_memory(GPU) == 40 * GIB
+    gpu(free=57, reserved=5, allocated=2)
+    assert free_memory(GPU) == 40 * GIB
+
+
+def test_runs_that_find_the_same_memory_free_do_not_plan_with_more_than_there_is(gpu, monkeypatch):
+    monkeypatch.setenv("FEDVLS_RUNS", "4")
+    gpu(free=90)
+    assert free_memory(GPU) == pytest.approx(0.9 * 90 / 4 * GIB)
+    assert 4 * free_memory(GPU) < 90 * GIB
+
+
+def test_what_others_have_taken_counts_where_it_is_more_than_their_share(gpu, monkeypatch):
+    monkeypatch.setenv("FEDVLS_RUNS", "2")
+    gpu(free=6)
+    assert free_memory(GPU) == 4 * GIB
+
+
+@pytest.mark.parametrize(("told", "runs"), [("3", 3), ("", 1), ("0", 1), ("many", 1), ("-2", 1)])
+def test_a_number_that_makes_no_sense_is_one_run(monkeypatch, told, runs):
+    monkeypatch.setenv("FEDVLS_RUNS", told)
+    assert runs_at_once() == runs
