@@ -12,6 +12,7 @@ from support import ROOT, run_command
 PAIR = r"([\d.]+) \(([\d.]+)\)"
 MNIST = re.compile(rf"^\| (\w+) \| {PAIR} \| {PAIR} \| {PAIR} \|$", re.MULTILINE)
 CIFAR = re.compile(rf"^\| (\w+) \| {PAIR} \| ([\d.]+) -> ([\d.]+) \|$", re.MULTILINE)
+FEW = re.compile(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) -> ([\d.]+) \|$", re.MULTILINE)
 BF16 = ("--dataset", "cifar10", "--seeds", 0, "--dtype", "bf16", "--unfinished")
 
 
@@ -49,3 +50,13 @@ def test_numbers_of_cifar10_are_those_of_the_archive(tmp_path):
         measured = [cell["measured"]["mean"] for cell in (*best, *vacant) if cell["row"] == method]
         paper = next(cell["published"]["mean"] for cell in printed if cell["row"] == method)
         assert numbers == [round(value, 1) for value in (measured[0], paper, *measured[1:])], method
+
+
+def test_numbers_of_few_clients_are_those_of_the_archive(tmp_path):
+    found = readme(FEW)
+    choice = ("--dataset", "mnist", "--methods", ",".join(found))
+    best = cells("participation", *choice, "--only", "participation=0.3", folder=tmp_path)
+    vacant = cells("forgetting", *choice, "--only", "group=vacant", folder=tmp_path)
+    for method, numbers in found.items():
+        measured = [cell["measured"]["mean"] for cell in (*best, *vacant) if cell["row"] == method]
+        assert numbers == [round(value, 1) for value in measured], method
