@@ -11,6 +11,12 @@ SPEC = importlib.util.spec_from_file_location("printed", ROOT / "benchmarks/prin
 printed = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(printed)
 
+PAGES = [path for path in sorted((ROOT / "docs").glob("*.md")) if "<!-- printed -->" in path.read_text("utf-8")]
+BLOCKS = [
+    pytest.param(found[0], id=f"{path.stem}-{number}")
+    for path in PAGES
+    for number, found in enumerate(printed.BLOCK.finditer(path.read_text(encoding="utf-8")))
+]
 PAGE = """# A page
 
 ```sh
@@ -49,9 +55,12 @@ def test_a_command_that_fails_is_not_filled_in():
         printed.printed("fedvls reproduce no-such-study --format markdown")
 
 
-def test_every_page_says_what_its_commands_print():
-    pages = [path for path in sorted((ROOT / "docs").glob("*.md")) if "<!-- printed -->" in path.read_text("utf-8")]
-    for path in pages:
-        page = path.read_text(encoding="utf-8")
-        assert page.count("<!-- printed -->") == len(printed.BLOCK.findall(page)), f"{path}: a block is not closed"
-        assert printed.filled_in(page, printed.printed) == page, f"run: python benchmarks/printed.py {path.name}"
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_block_is_closed(path):
+    page = path.read_text(encoding="utf-8")
+    assert page.count("<!-- printed -->") == len(printed.BLOCK.findall(page)) > 0
+
+
+@pytest.mark.parametrize("block", BLOCKS)  # one by one, so that they are shared out among processes
+def test_what_a_page_shows_is_what_its_command_prints(block):
+    assert printed.filled_in(block, printed.printed) == block, "run: python benchmarks/printed.py docs/*.md"
