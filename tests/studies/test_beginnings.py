@@ -119,3 +119,9 @@ def test_a_damaged_run_is_passed_over(tmp_path, damage):
 def test_without_another_run_there_is_nothing_to_take(tmp_path):
     assert take_beginning(job_of(2), tmp_path) is None
     assert not job_of(2).folder(tmp_path).exists()
+
+
+def test_a_user_is_told_where_a_run_begins(tmp_path, caplog):
+    with caplog.at_level("INFO", "fedvls"):
+        run(tmp_path, job_of(3), job_of(5))
+    assert caplog.messages == [f"{job_of(5).name} goes on from round 2 of {job_of(3).name}"]

@@ -28,16 +28,18 @@ for _module in COMMANDS.split():
 
 
 class _OneLine(logging.Handler):
-    """Warnings of the library as one line each, on standard error."""
+    """What the library has to say, one line each, on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"{record.levelname.lower()}: {record.getMessage()}", file=sys.stderr)
+        kind = "note" if record.levelno < logging.WARNING else record.levelname.lower()
+        print(f"{kind}: {record.getMessage()}", file=sys.stderr)
 
 
 def main() -> None:
     """Entry point: a user's mistake is one line and exit code 2; Ctrl-C is 130."""
-    handler = _OneLine()
-    logging.getLogger("fedvls").addHandler(handler)
+    handler, log = _OneLine(), logging.getLogger("fedvls")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
@@ -51,4 +53,5 @@ def main() -> None:
     except BrokenPipeError:  # `fedvls show | head`
         sys.exit(141)
     finally:
-        logging.getLogger("fedvls").removeHandler(handler)
+        log.removeHandler(handler)
+        log.setLevel(logging.NOTSET)

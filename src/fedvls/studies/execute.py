@@ -43,7 +43,7 @@ def execute(
         root.mkdir(parents=True, exist_ok=True)
         for job in ready:
             if taken := take_beginning(job, root):
-                log.warning("%s goes on from round %d of %s", job.name, taken[1], taken[0])
+                log.info("%s goes on from round %d of %s", job.name, taken[1], taken[0])
         for job, error in backend(ready, root):
             if error is not None:
                 failures[job.key] = error
