@@ -43,6 +43,8 @@ class Step:
     passes: int = 1
     needs_rule: str | None = None
     """The server rule that sends what this step uses."""
+    row_by_row: bool = False
+    """Whether it needs nothing but gradients, and where they are 0 it is 0: then an engine may leave out such rows."""
     name: str = "custom"
     values: Mapping[str, Any] = field(default_factory=dict)
 
@@ -57,7 +59,7 @@ STEPS: Registry[Step] = Registry("step")
 @STEPS.register("sgd")
 def sgd() -> Step:
     """The gradient itself."""
-    return Step(lambda gradient, point, context: gradient(point))
+    return Step(lambda gradient, point, context: gradient(point), row_by_row=True)
 
 
 @STEPS.register("sam")
@@ -76,7 +78,7 @@ def sam(rho: float = 0.1, norm_eps: float = 1e-12, statistics: Literal["first", 
             return first
         return gradient(_ascend(point, first, rho, norm_eps, context.leading), statistics == "both")
 
-    return Step(direction, passes=2)
+    return Step(direction, passes=2, row_by_row=True)
 
 
 @STEPS.register("momentum-sam")
