@@ -128,8 +128,9 @@ class Rows:
 
     def put(self, taken: Taken) -> None:
         """The rows taken, after the step."""
+        where = taken.where.numpy()
         for place, value in ((self.weights, taken.weights), (self.velocity, taken.velocity)):
-            place.flatten(0, 1).index_copy_(0, taken.where, value.flatten(0, 1))
+            _items(place)[where] = _items(value)
 
     def finish(self, steps: np.ndarray) -> Tensor:
         """Bring all rows of the first clients to where these have taken so many steps, and to their places. What the
@@ -153,6 +154,12 @@ class Rows:
         z = (weights - received, velocity, received)
         moved, velocity = self.waiting.moved(waited, *z)
         return moved.add_(received), velocity, self.waiting.cost(waited, *z)
+
+
+def _items(rows: Tensor) -> np.ndarray:
+    """Rows `[K, V, d]` as K V items of an array: written as such in a third of the time that `index_copy_` takes."""
+    array = rows.flatten(0, 1).numpy()
+    return array.view(np.dtype((np.void, array.strides[0])))[:, 0]
 
 
 def renumbered(tokens: Tensor, count: int) -> tuple[Tensor, Tensor]:
