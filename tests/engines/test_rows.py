@@ -14,9 +14,10 @@ from fedvls.augment import get_augmentation
 from fedvls.data.resident import ResidentData
 from fedvls.engines import parallel, stack
 from fedvls.engines.base import ClientTask, RoundJob
-from fedvls.engines.rows import EVEN, Rows, Waiting, renumbered
+from fedvls.engines.rows import EVEN, Waiting, WaitingRows, renumbered
 from fedvls.engines.sequential import SequentialEngine
 from fedvls.engines.stacked import StackedEngine
+from fedvls.models.text import FastText
 from fedvls.recipe import Recipe
 
 CPU = torch.device("cpu")
@@ -67,7 +68,7 @@ def test_rows_taken_at_any_steps_end_where_all_rows_updated_at_every_step_end(pu
     began = torch.randn(2, 6, 3, generator=draw, dtype=torch.float64)
     batches = torch.tensor([[[1, 1, 0]], [[2, 3, 0]], [[0, 0, 0]], [[4, 2, 2]]]).unsqueeze(1).repeat(1, 2, 1, 1)
     weights, velocity = torch.empty_like(began), began.clone()
-    rows = Rows("vectors", received, weights, velocity, Waiting.of(recipe, pull, steps))
+    rows = WaitingRows("vectors", received, weights, velocity, Waiting.of(recipe, pull, steps))
     w, v, costs = received.repeat(2, 1, 1), began.clone(), torch.zeros(2, dtype=torch.float64)
     for step, batch in enumerate(batches):
         own = slice(0, 2 if step < 3 else 1)  # the second client has one step less
@@ -91,7 +92,7 @@ def test_rows_taken_at_any_steps_end_where_all_rows_updated_at_every_step_end(pu
             more = pull * (some - origin) if origin is not None else 0
             moving.mul_(recipe.momentum).add_(slope + recipe.weight_decay * some + more)
             some.sub_(recipe.lr * moving)
-        rows.put(taken)
+        taken.put_back()
     found = rows.finish(np.array([4, 3]))
     torch.testing.assert_close(weights, w, rtol=1e-13, atol=1e-14)
     torch.testing.assert_close(velocity, v, rtol=1e-13, atol=1e-14)
@@ -134,12 +135,12 @@ def waited(monkeypatch):
     monkeypatch.setattr(parallel, "cores", lambda: 1)
     steps = []
 
-    class Counted(Rows):
+    class Counted(WaitingRows):
         def take(self, *given):
             steps.append(1)
             return super().take(*given)
 
-    monkeypatch.setattr(stack, "Rows", Counted)
+    monkeypatch.setattr(stack, "WaitingRows", Counted)
     return steps
 
 
@@ -196,6 +197,12 @@ def test_updates_that_stop_early_agree_with_the_sequential_engine(method):
     for one, other in zip(mine, theirs, strict=True):
         assert_close(one.state.tensors(), other.state.tensors(), 1e-9)
         assert one.loss == pytest.approx(other.loss, rel=1e-9)
+
+
+def test_a_token_that_the_model_does_not_have_is_named():
+    small = FastText(30, 8, 4)
+    with pytest.raises(fedvls.UsageError, match=r"a token 38, but the model has vectors for 0\.\.29 only"):
+        federation("stacked", model=small).run("fedavg", 1, 1, out=None)
 
 
 def test_a_pull_of_weight_0_changes_no_bit():

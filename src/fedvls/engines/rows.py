@@ -80,7 +80,7 @@ def _sum_of_products(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
 class Taken:
     """The rows of the clients' minibatches, `[K, U, d]`, as they are before a step; changed in place, then put back."""
 
-    name: str
+    source: WaitingRows
     minibatch: Tensor
     """`[K, B, L]`: its tokens, in numbers of these rows."""
     where: np.ndarray
@@ -91,8 +91,13 @@ class Taken:
     received: Tensor | None
     """The rows they are pulled to, if they are."""
 
+    def put_back(self) -> None:
+        """After the step."""
+        for place, value in ((self.source.weights, self.weights), (self.source.velocity, self.velocity)):
+            _items(place)[self.where] = _items(value)
 
-class Rows:
+
+class WaitingRows:
     """A parameter `[V, d]` of K clients, each row as it was after the last step that touched it.
 
     Behind a client's rows is one more that is always 0: number V, for clients whose minibatches have fewer tokens.
@@ -124,12 +129,7 @@ class Rows:
         shape = (*tokens.shape, -1)
         weights, velocity = weights.view(shape), velocity.view(shape)
         received = None if received is None else received.view(shape)
-        return Taken(self.name, minibatch, where, weights, velocity, torch.empty_like(weights), received)
-
-    def put(self, taken: Taken) -> None:
-        """The rows taken, after the step."""
-        for place, value in ((self.weights, taken.weights), (self.velocity, taken.velocity)):
-            _items(place)[taken.where] = _items(value)
+        return Taken(self, minibatch, where, weights, velocity, torch.empty_like(weights), received)
 
     def finish(self, steps: np.ndarray) -> Tensor:
         """Bring all rows of the first clients to where these have taken so many steps, and to their places. What the

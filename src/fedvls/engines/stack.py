@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from ..errors import UsageError
 from ..flat import copied, copy_each, unflattened
 from ..lift.base import Forward, Lifted
 from ..losses.term import LossInputs
@@ -21,7 +22,7 @@ from .base import ClientTask, RoundJob, Tensors, Update, finished
 from .capture import Replay
 from .gathering import gathered
 from .objective import SplitObjective
-from .rows import Rows, Taken, Waiting
+from .rows import Taken, Waiting, WaitingRows
 from .samples import Samples, pinned, previous_model
 from .schedule import Block, Minibatches, blocks, minibatches
 from .statistics import StackStatistics
@@ -46,7 +47,7 @@ class Stack:
         self.replay = Replay(self.device)
         self._held: Tensors = {}
         self.statistics: StackStatistics | None = None
-        self.rows: Rows | None = None
+        self.rows: WaitingRows | None = None
         self._job: RoundJob | None = None
 
     def train(self, job: RoundJob, tasks: Sequence[ClientTask]) -> Iterator[None]:
@@ -154,7 +155,7 @@ class Stack:
             if name in self._held:
                 self._held[name].zero_()
 
-    def _rows(self, job: RoundJob, steps: int) -> Rows | None:
+    def _rows(self, job: RoundJob, steps: int) -> WaitingRows | None:
         """The embedding, if in every step the gradient is 0 for tokens that are not in the minibatch: they can wait.
 
         On CPUs only: how many tokens a minibatch has differs from step to step, and a captured step has one shape.
@@ -163,8 +164,12 @@ class Stack:
         epochs_differ, row_by_row = self.samples.change, job.method.step.row_by_row
         if self.device.type != "cpu" or name is None or pull is None or epochs_differ or not row_by_row:
             return None
+        largest, count = int(self._held["x"].max()), len(job.start.params[name])
+        if largest >= count:  # a client's numbers would run into the next one's
+            raise UsageError(f"the data have a token {largest}, but the model has vectors for 0..{count - 1} only")
         velocity = unflattened(self.velocity, job.start.params)[name]
-        return Rows(name, job.start.params[name], self.params[name], velocity, Waiting.of(job.recipe, pull, steps))
+        waiting = Waiting.of(job.recipe, pull, steps)
+        return WaitingRows(name, job.start.params[name], self.params[name], velocity, waiting)
 
     def _together(self, tasks: Sequence[ClientTask], *kinds: str, others: bool = False) -> Tensors:
         """What clients kept of these kinds (or of all others), as `[K, ...]`; 0 for those that kept nothing yet."""
@@ -220,7 +225,8 @@ class Stack:
         if self.rows is not None:
             name, rows = self.rows.name, self.rows.take(own, x, int(self.step_number))
             x, point[name], into[name] = rows.minibatch, rows.weights, rows.gradient
-            teacher = teacher if rows.received is None else {**teacher, name: rows.received}
+            if rows.received is not None:
+                teacher = {**teacher, name: rows.received}
         inputs = LossInputs(
             logits=x,  # replaced at every point
             labels=taken["y"],
@@ -241,8 +247,8 @@ class Stack:
         for name, value in changed.items():
             into[name].copy_(value)
         self._descend(own, rows)
-        if self.rows is not None and rows is not None:
-            self.rows.put(rows)
+        if rows is not None:
+            rows.put_back()
         assert gradient.loss is not None
         self.losses[own].add_(gradient.loss)
         self.moves = gradient.moves
@@ -274,7 +280,7 @@ class Stack:
         parts = [[self.weights[own]], [self.gradients[own]], [self.velocity[own]]]
         if rows is not None:  # of the first parameter these alone, and all others
             some = (rows.weights, rows.gradient, rows.velocity)
-            first = self.params[rows.name][0].numel()
+            first = self.params[rows.source.name][0].numel()
             parts = [[*whole[:, first:].unbind(), part] for (whole,), part in zip(parts, some, strict=True)]
         weights, gradients, velocity = parts
         torch._fused_sgd_(
