@@ -19,6 +19,7 @@ from fedvls.engines.sequential import SequentialEngine
 from fedvls.engines.stacked import StackedEngine
 from fedvls.models.text import FastText
 from fedvls.recipe import Recipe
+from fedvls.steps import sam
 
 CPU = torch.device("cpu")
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
@@ -154,8 +155,11 @@ def test_local_updates_end_with_the_sequential_engines_weights(method, dtype, wa
     assert waited
 
 
-@pytest.mark.parametrize("method", DENSE)
+@pytest.mark.parametrize(
+    "method", [*DENSE, fedvls.get_method("fedprox").with_(step=sam(0.5))], ids=[*DENSE, "fedprox with sam"]
+)
 def test_methods_whose_steps_move_every_row_update_every_row(method, waited):
+    """The last: with a pull no row's gradient is 0, and FedSAM's norm is over all of them."""
     theirs, mine = (trained(engine, method).weights.tensors() for engine in ("sequential", "stacked"))
     assert_close(mine, theirs, 1e-9)
     assert not waited

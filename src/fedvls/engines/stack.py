@@ -156,13 +156,14 @@ class Stack:
                 self._held[name].zero_()
 
     def _rows(self, job: RoundJob, steps: int) -> WaitingRows | None:
-        """The embedding, if in every step the gradient is 0 for tokens that are not in the minibatch: they can wait.
+        """The embedding, if tokens that are not in a minibatch follow at most a pull in its step: they can wait.
 
         On CPUs only: how many tokens a minibatch has differs from step to step, and a captured step has one shape.
         """
-        name, pull = self.lifted.embedding, self.objective.pull
-        epochs_differ, row_by_row = self.samples.change, job.method.step.row_by_row
-        if self.device.type != "cpu" or name is None or pull is None or epochs_differ or not row_by_row:
+        name, pull, step = self.lifted.embedding, self.objective.pull, job.method.step
+        if name is None or pull is None or self.device.type != "cpu" or self.samples.change:
+            return None
+        if not (step.is_gradient or (step.keeps_zeros and pull == 0)):
             return None
         largest, count = int(self._held["x"].max()), len(job.start.params[name])
         if largest >= count:  # a client's numbers would run into the next one's
