@@ -43,6 +43,10 @@ class Step:
     passes: int = 1
     needs_rule: str | None = None
     """The server rule that sends what this step uses."""
+    is_gradient: bool = False
+    """Whether the direction is the gradient itself."""
+    keeps_zeros: bool = False
+    """Whether it needs nothing but gradients, and is 0 wherever they are: then an engine may leave such rows out."""
     name: str = "custom"
     values: Mapping[str, Any] = field(default_factory=dict)
 
@@ -57,7 +61,7 @@ STEPS: Registry[Step] = Registry("step")
 @STEPS.register("sgd")
 def sgd() -> Step:
     """The gradient itself."""
-    return Step(lambda gradient, point, context: gradient(point))
+    return Step(lambda gradient, point, context: gradient(point), is_gradient=True, keeps_zeros=True)
 
 
 @STEPS.register("sam")
@@ -76,7 +80,7 @@ def sam(rho: float = 0.1, norm_eps: float = 1e-12, statistics: Literal["first", 
             return first
         return gradient(_ascend(point, first, rho, norm_eps, context.leading), statistics == "both")
 
-    return Step(direction, passes=2)
+    return Step(direction, passes=2, keeps_zeros=True)
 
 
 @STEPS.register("momentum-sam")

@@ -27,8 +27,13 @@ class SplitObjective:
     def __init__(self, objective: Objective | Term, device: torch.device) -> None:
         terms = as_objective(objective).terms
         self.of_outputs = [t for t in terms if "params" not in t.needs]
-        self.of_params = [t for t in terms if "params" in t.needs]
+        self.of_params = [t for t in terms if "params" in t.needs and t.weight != 0]
         self.kernel = kernels.objective(self.of_outputs, device)
+
+    @property
+    def pull(self) -> float | None:
+        """mu, if the terms over the parameters are mu/2 ||w - w_received||^2; None if they are anything else."""
+        return sum(t.weight for t in self.of_params) if all(t.is_pull for t in self.of_params) else None
 
     def slopes(self, inputs: LossInputs, logits: Tensor, features: Tensor | None) -> Slopes:
         """Value and gradients of the terms over the outputs, each client by itself."""

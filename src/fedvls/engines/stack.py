@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from ..errors import UsageError
 from ..flat import copied, copy_each, unflattened
 from ..lift.base import Forward, Lifted
 from ..losses.term import LossInputs
@@ -21,6 +22,7 @@ from .base import ClientTask, RoundJob, Tensors, Update, finished
 from .capture import Ahead, Replay
 from .gathering import gathered
 from .objective import SplitObjective
+from .rows import Taken, Waiting, WaitingRows
 from .samples import Samples, pinned, previous_model
 from .schedule import Block, Minibatches, blocks, minibatches
 from .statistics import StackStatistics
@@ -46,6 +48,7 @@ class Stack:
         self.ahead = Ahead[Tensors](self.device)
         self._held: Tensors = {}
         self.statistics: StackStatistics | None = None
+        self.rows: WaitingRows | None = None
         self._job: RoundJob | None = None
 
     def train(self, job: RoundJob, tasks: Sequence[ClientTask]) -> Iterator[None]:
@@ -59,6 +62,7 @@ class Stack:
             batches = minibatches(job, tasks, epochs, batch_norm=self.batch_norm, padding=padding, dropout=self.dropout)
             self._place(ahead.take() if epochs.start else self.samples.prepare(job, tasks, 0), batches)
             placed = ahead.here()
+            self.rows = self._rows(job, batches.lengths.shape[1])
             self.steps += (batches.lengths > 0).sum(1)
             self.seen += batches.lengths.sum(1)
             for block in blocks(batches, recipe.batch_size, padding):
@@ -80,6 +84,8 @@ class Stack:
         """
         job, tasks, steps, seen, count = self._job, self.tasks, self.steps, self.seen, len(self.tasks)
         assert job is not None
+        if self.rows is not None:
+            self.losses += self.rows.finish(self.steps)
         losses = self.losses[:count].clone()
         states = self._states(job, [int(number) * self.moves for number in steps])
         momentum = [self._momentum(job, k) for k in range(count)]
@@ -156,6 +162,23 @@ class Stack:
             if name in self._held:
                 self._held[name].zero_()
 
+    def _rows(self, job: RoundJob, steps: int) -> WaitingRows | None:
+        """The embedding, if tokens that are not in a minibatch follow at most a pull in its step: they can wait.
+
+        On CPUs only: how many tokens a minibatch has differs from step to step, and a captured step has one shape.
+        """
+        name, pull, step = self.lifted.embedding, self.objective.pull, job.method.step
+        if name is None or pull is None or self.device.type != "cpu" or self.samples.change:
+            return None
+        if not (step.is_gradient or (step.keeps_zeros and pull == 0)):
+            return None
+        largest, count = int(self._held["x"].max()), len(job.start.params[name])
+        if largest >= count:  # a client's numbers would run into the next one's
+            raise UsageError(f"the data have a token {largest}, but the model has vectors for 0..{count - 1} only")
+        velocity = unflattened(self.velocity, job.start.params)[name]
+        waiting = Waiting.of(job.recipe, pull, steps)
+        return WaitingRows(name, job.start.params[name], self.params[name], velocity, waiting)
+
     def _together(self, tasks: Sequence[ClientTask], *kinds: str, others: bool = False) -> Tensors:
         """What clients kept of these kinds (or of all others), as `[K, ...]`; 0 for those that kept nothing yet."""
         some = {k: t for task in tasks for k, t in task.kept.items() if k.startswith(kinds) != others}
@@ -204,12 +227,20 @@ class Stack:
         assert job is not None
         names = ("x", "y", *(name for name in SAMPLEWISE if name in job.method.needs))
         taken = gathered(held, names, self.step_number, own, block.width)
+        point = {name: value[own] for name, value in self.params.items()}
+        into = {name: value[own] for name, value in self.into.items()}
+        x, teacher, rows = taken["x"], self.teacher, None
+        if self.rows is not None:
+            name, rows = self.rows.name, self.rows.take(own, x, int(self.step_number))
+            x, point[name], into[name] = rows.minibatch, rows.weights, rows.gradient
+            if rows.received is not None:
+                teacher = {**teacher, name: rows.received}
         inputs = LossInputs(
-            logits=taken["x"],  # replaced at every point
+            logits=x,  # replaced at every point
             labels=taken["y"],
             sample_mask=taken["mask"],
             client=self._statistics().of(own),
-            teacher_params=self.teacher,
+            teacher_params=teacher,
             received=self.broadcast,
             has_previous=self.has_previous[own],
             teacher_logits=taken.get("teacher_logits"),
@@ -217,14 +248,15 @@ class Stack:
             previous_features=taken.get("previous_features"),
         )
         keys = held["keys"].index_select(0, self.step_number)[0, own] if self.dropout else None
-        gradient = _Gradient(self, own, taken["x"], taken["lengths"] if block.padded else None, keys, inputs)
-        point = {name: value[own] for name, value in self.params.items()}
+        gradient = _Gradient(self, own, x, taken["lengths"] if block.padded else None, keys, inputs, into)
         kept = {name: value[own] for name, value in self.kept.items()}
         direction = job.method.step.direction(gradient, point, StepContext(self.broadcast, kept, leading=1))
-        changed = {name: value for name, value in direction.items() if value is not gradient.into[name]}
+        changed = {name: value for name, value in direction.items() if value is not into[name]}
         for name, value in changed.items():
-            gradient.into[name].copy_(value)
-        self._descend(own)
+            into[name].copy_(value)
+        self._descend(own, rows)
+        if rows is not None:
+            rows.put_back()
         assert gradient.loss is not None
         self.losses[own].add_(gradient.loss)
         self.moves = gradient.moves
@@ -249,14 +281,20 @@ class Stack:
         held["feature_sums"][own] += weight.transpose(1, 2) @ features
         held["feature_counts"][own] += weight.sum(1)
 
-    def _descend(self, own: slice) -> None:
+    def _descend(self, own: slice, rows: Taken | None) -> None:
         """SGD with momentum and weight decay, in one pass over memory."""
         assert self._job is not None
         recipe = self._job.recipe
+        parts = [[self.weights[own]], [self.gradients[own]], [self.velocity[own]]]
+        if rows is not None:  # of the first parameter these alone, and all others
+            some = (rows.weights, rows.gradient, rows.velocity)
+            first = self.params[rows.source.name][0].numel()
+            parts = [[*whole[:, first:].unbind(), part] for (whole,), part in zip(parts, some, strict=True)]
+        weights, gradients, velocity = parts
         torch._fused_sgd_(
-            [self.weights[own]],
-            [self.gradients[own]],
-            [self.velocity[own]] if recipe.momentum > 0 else [],
+            weights,
+            gradients,
+            velocity if recipe.momentum > 0 else [],
             weight_decay=recipe.weight_decay,
             momentum=recipe.momentum,
             lr=recipe.lr,
@@ -271,12 +309,18 @@ class _Gradient:
     """The objective's gradient on one minibatch of each client, at any point; written where the step reads it."""
 
     def __init__(
-        self, stack: Stack, own: slice, x: Tensor, lengths: Tensor | None, keys: Tensor | None, inputs: LossInputs
+        self,
+        stack: Stack,
+        own: slice,
+        x: Tensor,
+        lengths: Tensor | None,
+        keys: Tensor | None,
+        inputs: LossInputs,
+        into: Tensors,
     ) -> None:
-        self.stack, self.x, self.lengths, self.keys, self.inputs = stack, x, lengths, keys, inputs
+        self.stack, self.x, self.lengths, self.keys, self.inputs, self.into = stack, x, lengths, keys, inputs, into
         self.buffers = {name: value[own] for name, value in stack.buffers.items()}
         self.frozen = {name: value[own] for name, value in stack.frozen.items()}
-        self.into = {name: value[own] for name, value in stack.into.items()}
         assert stack._job is not None
         self.wants_features = stack.collects or "features" in stack._job.method.needs
         self.loss: Tensor | None = None

@@ -49,6 +49,7 @@ class ConvNet:
 
     padding: Padding = "any"
     uncounted: frozenset[str] = frozenset()
+    embedding: str | None = None
 
     def __init__(self, structure: Structure, operations: Callable[[torch.device], Operations]) -> None:
         self.structure = structure

@@ -34,6 +34,10 @@ class Lifted(Protocol):
     uncounted: frozenset[str]
     """BatchNorm's counters of batches that `forward` leaves as they are; the caller adds the number of steps."""
 
+    embedding: str | None
+    """The first parameter, `[V, d]`, if the inputs are numbers of its rows and nothing else reads them: then the rows
+    a minibatch has are enough for it, in any order, inputs renumbered; but 0, which is padding, stays 0."""
+
     def forward(
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
     ) -> Forward:

@@ -25,6 +25,8 @@ class Functional:
     tell. Whoever trains adds the number of steps at the end.
     """
 
+    embedding: str | None = None
+
     def __init__(self, network: Network, samples: Tensor) -> None:
         """samples: a few inputs, to find out whether the module minds padding."""
         self.module = copy.deepcopy(network.prototype)

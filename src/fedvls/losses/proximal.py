@@ -14,7 +14,7 @@ def proximal() -> Term:
     A sum of squares, not a squared norm: its gradient exists where w = w_received.
     """
 
-    @term("proximal", "params", "teacher_params")
+    @term("proximal", "params", "teacher_params", is_pull=True)
     def value(inputs: LossInputs) -> Tensor:
         assert inputs.params is not None
         assert inputs.teacher_params is not None

@@ -129,6 +129,8 @@ class Term:
     function: Callable[[LossInputs], Tensor]
     needs: frozenset[str] = frozenset()
     weight: float = 1.0
+    is_pull: bool = False
+    """Whether it is 1/2 ||w - w_received||^2 over all parameters: then its gradient needs no other weight."""
 
     def __rmul__(self, factor: float) -> Term:
         return replace(self, weight=self.weight * factor)
@@ -164,12 +166,12 @@ class Objective:
         return {term.name: term.function(inputs) for term in self.terms}
 
 
-def term(name: str, *needs: str) -> Callable[[Callable[[LossInputs], Tensor]], Term]:
+def term(name: str, *needs: str, is_pull: bool = False) -> Callable[[Callable[[LossInputs], Tensor]], Term]:
     """Make a `Term` of a function: `@term("proximal", "params", "teacher_params")`."""
     for need in needs:
         if need not in NEEDS:
             raise UsageError(f"term {name!r} needs {need!r}, which no engine provides; it may need {', '.join(NEEDS)}")
-    return lambda function: Term(name, function, frozenset(needs))
+    return lambda function: Term(name, function, frozenset(needs), is_pull=is_pull)
 
 
 def as_objective(value: Term | Objective) -> Objective:
