@@ -21,7 +21,7 @@ SMALL = ["--dataset", "digits", "--rounds", "2", "--epochs", "1", "--device", "c
 def test_reproduce_lists_every_study(tmp_path):
     told = run_command("reproduce", cwd=tmp_path, check=True).stdout
     listed = json.loads(run_command("reproduce", "--json", cwd=tmp_path, check=True).stdout)
-    assert len(listed) == 27
+    assert len(listed) == 29
     assert all(study["name"] in told and study["title"] in told for study in listed)
 
 
@@ -42,7 +42,7 @@ def test_reproduce_runs_just_the_cells_asked_for_and_says_that_they_are_scaled_d
         ("fedvls", "last", "2"),
     ]
     assert all(float(line["measured_mean"]) >= 0 for line in lines)
-    assert {p.name for p in (tmp_path / "runs/studies/dirichlet-scaled-down").iterdir()} == {
+    assert {p.name for p in (tmp_path / "runs/studies/dirichlet-2-rounds-scaled-down").iterdir()} == {
         *("table.md", "table.tex", "table.csv", "table.json")
     }
 
@@ -68,7 +68,7 @@ def archived(tmp_path_factory):
     place = ["--data-dir", "data", "--device", "cpu", "--engine", "sequential", "--workers", "1"]
     code, _, errors = call(folder, *run, "--seeds", "0", *place)
     assert code == 0, errors
-    table = (folder / "runs/studies/dirichlet-scaled-down/table.json").read_bytes()
+    table = (folder / "runs/studies/dirichlet-4-rounds-scaled-down/table.json").read_bytes()
     _, told, _ = call(folder, "archive", "pack", "runs/studies/runs", "-o", "results")
     assert len(told.splitlines()) == 2
     assert all(line.startswith("written: results/fed") and line.endswith("(4 rounds)") for line in told.splitlines())
@@ -82,7 +82,7 @@ def test_a_study_is_rebuilt_from_its_archive_alone_and_its_runs_can_be_shown(arc
     code, _, errors = call(folder, *run, "--from-archive", "results")
     assert code == 0
     assert "2 runs: 2 in results" in errors
-    assert (folder / "runs/studies/dirichlet-scaled-down/table.json").read_bytes() == table
+    assert (folder / "runs/studies/dirichlet-4-rounds-scaled-down/table.json").read_bytes() == table
     _, shown, _ = call(folder, "show", "runs/studies/runs", "--json")
     assert [(row["method"], row["rounds"], row["complete"]) for row in json.loads(shown)] == [
         ("fedavg", 4, True),
@@ -108,7 +108,7 @@ def test_every_study_of_an_archive_is_rebuilt_with_one_line_each(archived):
     code, told, _ = call(folder, "reproduce", "--from-archive", "results", *scale, "--out", "all")
     assert code == 0
     assert told.splitlines() == [  # the study of variants has these two runs too
-        f"{name}: 2 runs -> all/{name}-scaled-down: table.md, table.tex, table.csv, table.json"
+        f"{name}: 2 runs -> all/{name}-4-rounds-scaled-down: table.md, table.tex, table.csv, table.json"
         for name in ("dirichlet", "variants")
     ]
 

@@ -204,3 +204,21 @@ def test_runs_of_other_dtypes_are_found_too_and_get_a_folder_of_their_own(tmp_pa
     assert folders(Scale()) == ["dirichlet", "dirichlet-bf16-scaled-down"]
     assert folders(Scale(changes=("dtype=bf16",))) == ["dirichlet-bf16-scaled-down"]
     assert folders(Scale(changes=("dtype=tf32",))) == []
+
+
+def test_runs_with_fewer_rounds_are_found_too_and_get_a_folder_of_their_own(tmp_path):
+    asked = {"dataset": ["mnist"], "beta": ["0.1"], "method": ["fedavg"]}
+    for rounds in (None, 7):
+        (job,) = choose_cells("dirichlet", asked, [0], Scale(rounds=rounds)).jobs
+        records = [{"round": n, "accuracy": 0.01 * n} for n in range(1, job.config.rounds + 1)]
+        pack(made(job, tmp_path / "runs", records, finished=True), tmp_path / "results")
+
+    def tables(scale):
+        found = [s for s in archived_selections(tmp_path / "results", scale) if s.study.name == "dirichlet"]
+        made_of = [(selection, *reproduce(selection, tmp_path, None)) for selection in found]
+        return {files[0].parent.name: table.entry(s.rows[0], s.columns[0]).mean for s, table, files in made_of}
+
+    whole, cut = {"dirichlet": pytest.approx(50)}, {"dirichlet-7-rounds-scaled-down": pytest.approx(7)}
+    assert tables(Scale()) == whole | cut
+    assert tables(Scale(rounds=7)) == cut
+    assert tables(Scale(rounds=8)) == {}

@@ -174,9 +174,10 @@ def archived(job: Job, archive: Path) -> Path | None:
     return file if file.is_file() else None
 
 
-def archived_dtypes(archive: Path) -> set[str]:
-    """The number formats that archived runs were trained in."""
-    return {ArchivedRun.read(file).config["dtype"] for file in archived_files([archive])}
+def archived_scales(archive: Path) -> set[tuple[str, int]]:
+    """The number formats that archived runs were trained in, and the rounds they were to have."""
+    configs = [ArchivedRun.read(file).config for file in archived_files([archive])]
+    return {(config["dtype"], config["rounds"]) for config in configs}
 
 
 def take_from_archive(jobs: Iterable[Job], archive: Path, root: Path) -> int:

@@ -72,6 +72,10 @@ class Cell:
     start_rounds: int = 0
     """Of the run it starts from, if there is one."""
 
+    def is_cut_to(self, rounds: int) -> bool:
+        """Whether this cell, or the run it starts from, has more rounds in the paper."""
+        return rounds < max(self.rounds, self.start_rounds)
+
 
 @dataclass(frozen=True)
 class Layout:

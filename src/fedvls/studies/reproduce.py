@@ -10,7 +10,7 @@ from typing import Any
 
 from ..runs.config import RunConfig
 from ..runs.files import write_atomically
-from .archive import archived, archived_dtypes
+from .archive import archived, archived_scales
 from .execute import Backend, execute
 from .figures import draw
 from .jobs import Job, with_starts
@@ -50,12 +50,11 @@ def choose_cells(
 
 def archived_selections(archive: Path, scale: Scale) -> Iterator[Selection]:
     """Of every study of which the archive has a run: the rows, columns and seeds that have one. Where `scale` does not
-    say which number format, each that the archive has runs in is a table of its own."""
-    others = [] if scale.dtype else sorted(archived_dtypes(archive) - {RunConfig().dtype})
-    scales = [scale, *(replace(scale, changes=(*scale.changes, f"dtype={other}")) for other in others)]
-    for name, asked in itertools.product(names(), scales):
+    say which number format or how many rounds, each that the archive has runs with is a table of its own."""
+    for name, asked in itertools.product(names(), _scales(archive, scale)):
         whole = choose_cells(name, {}, None, asked)
-        jobs = [(cell, seed, job) for cell in whole.cells for seed, job in cell.jobs.items()]
+        cut = [cell for cell in whole.cells if asked.rounds in (None, scale.rounds) or cell.is_cut_to(asked.rounds)]
+        jobs = [(cell, seed, job) for cell in cut for seed, job in cell.jobs.items()]
         there = [(cell, seed) for cell, seed, job in jobs if archived(job, archive)]
         rows = [row for row in whole.rows if row in {cell.row for cell, _ in there}]
         columns = [column for column in whole.columns if column in {cell.column for cell, _ in there}]
@@ -67,6 +66,19 @@ def archived_selections(archive: Path, scale: Scale) -> Iterator[Selection]:
                 if cell.row in rows and cell.column in columns
             ]
             yield replace(whole, rows=rows, columns=columns, cells=grid)
+
+
+def _scales(archive: Path, scale: Scale) -> list[Scale]:
+    """What was asked for, and where that leaves it open what archived runs have: other formats, fewer rounds."""
+    found = sorted(archived_scales(archive))
+    usual = RunConfig().dtype
+    dtypes = [None] if scale.dtype else [None, *sorted({dtype for dtype, _ in found} - {usual})]
+    scales = []
+    for dtype in dtypes:
+        with_dtype = replace(scale, changes=(*scale.changes, f"dtype={dtype}")) if dtype else scale
+        of_dtype = [rounds for other, rounds in found if other == (with_dtype.dtype or usual)]
+        scales += [with_dtype, *(replace(with_dtype, rounds=n) for n in of_dtype if scale.rounds is None)]
+    return scales
 
 
 def reproduce(
@@ -88,7 +100,8 @@ def reproduce(
         table = tabulate(study, selection.cells, root / "runs", scale, score, failures, unfinished)
     else:
         table = count_labels(study, selection.rows, selection.columns, scale)
-    folder = root / "-".join([study.name, *filter(None, [scale.dtype]), *(["scaled-down"] if table.label else [])])
+    rounds = f"{scale.rounds}-rounds" if scale.rounds else None
+    folder = root / "-".join(filter(None, [study.name, *([scale.dtype, rounds, "scaled-down"] if table.label else [])]))
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for form, ending in ENDINGS.items():
