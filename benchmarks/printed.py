@@ -10,14 +10,18 @@ the code block above them. Commands run in the project's folder.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
+import io
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+
+from fedvls.cli import app
+from fedvls.errors import FedvlsError
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
@@ -36,15 +40,14 @@ def filled_in(page: str, output: Callable[[str], str]) -> str:
 
 
 def printed(command: str) -> str:
-    """Standard output of a `fedvls` command. What it writes goes to a folder that is thrown away."""
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = [*shlex.split(command)[1:], "--out", folder]
-        done = subprocess.run(
-            [sys.executable, "-m", "fedvls", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-    if done.returncode:
-        raise SystemExit(f"{command}\n{done.stderr}")
-    return done.stdout
+    """Standard output of a `fedvls` command, run in this process. The files it writes are thrown away."""
+    said = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(ROOT), contextlib.redirect_stdout(said):
+        try:
+            app([*shlex.split(command)[1:], "--out", folder], standalone_mode=False)
+        except FedvlsError as error:
+            raise SystemExit(f"{command}\n{error}") from None
+    return said.getvalue()
 
 
 def main() -> int:
