@@ -89,7 +89,8 @@ def _matrix(table: StudyTable, folder: Path) -> list[Path]:
     """Rows x columns as shares of the row, with the numbers in the cells; a panel for every other axis of the rows."""
     panels: dict[str, list[Point]] = {}
     for row in table.rows:
-        panels.setdefault(row.label.removesuffix(_last_axis(row)).rstrip(", "), []).append(row)
+        *others, _ = row.axes.values()
+        panels.setdefault(", ".join(map(str, others)), []).append(row)
     values = {name: _values(table, rows) for name, rows in panels.items()}
     if not any(counts.any() for counts in values.values()):
         return []
@@ -148,11 +149,6 @@ def _title(table: StudyTable, column: str = "") -> str:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^\w.]+", "-", text).strip("-")
-
-
-def _last_axis(point: Point) -> str:
-    """How a label ends that names the axes one after another."""
-    return " ".join(map(str, list(point.axes.items())[-1]))
 
 
 def _last_word(point: Point) -> str:
