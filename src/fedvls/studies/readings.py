@@ -43,15 +43,21 @@ def read_value(
 ) -> float:
     """The number at `axes`, not a number where the run has none. `counts` are the samples per client and class.
 
-    `first` means so many of the paper's `full_rounds`, and the same share of a run of which fewer are `planned` (by
-    default as many as there are). A run that has not come so far has no number.
+    A run that has not come so far as the `first` rounds that are asked for has no number; `planned` are the rounds the
+    run is to have (by default as many as there are).
     """
     if "first" in axes:
-        count = max(1, round((planned or len(records)) * axes["first"] / full_rounds))
-        records = records[:count] if len(records) >= count else []
+        asked = rounds_asked(axes, full_rounds, planned or len(records))
+        records = records[:asked] if len(records) >= asked else []
     if not records:
         return float("nan")
     return READINGS[kind](Reading(records, axes, score, counts))
+
+
+def rounds_asked(axes: Axes, full_rounds: int, planned: int) -> int:
+    """How many rounds of a run count: all that are planned, or the `first` so many of the paper's `full_rounds`, and
+    the same share of a run of which fewer are planned."""
+    return max(1, round(planned * axes["first"] / full_rounds)) if "first" in axes else planned
 
 
 def _accuracy(of: Reading) -> float:

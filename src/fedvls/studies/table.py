@@ -15,7 +15,7 @@ from ..report.tables import mean_std
 from .claims import Verdict, judge
 from .plan import Cell, Layout, Scale, paper_setting, sides
 from .progress import Runs, compared
-from .readings import OF_PARTITION, read_value, readable
+from .readings import OF_PARTITION, read_value, readable, rounds_asked
 from .study import Point, Published, Study, protocol
 
 
@@ -87,21 +87,24 @@ def tabulate(
         measured, places, used = {}, [], []
         length = lengths.get(compared(study, cell))
         for seed, job in cell.jobs.items():
-            records = readable(study.read, runs.of(job))
+            there = readable(study.read, runs.of(job))
+            records = there[:length]
             counts = runs.counts(job) if records and study.read in OF_PARTITION else ()
-            value = read_value(study.read, records[:length], cell.axes, score, cell.rounds, runs.planned(job), counts)
+            value = read_value(study.read, records, cell.axes, score, cell.rounds, runs.planned(job), counts)
             if math.isfinite(value):
                 measured[seed] = value
                 places.append(str(job.folder(root)))
-                used.append(len(records[:length]))
-                is_cut = is_cut or used[-1] < len(records)
+                used.append(len(records))
+                is_cut = is_cut or len(records) < len(there)
         planned = next((job.config.rounds for job in cell.jobs.values()), 0)
-        rounds = min([planned, *used])
-        if rounds < planned and "first" not in cell.axes:
+        asked = rounds_asked(cell.axes, cell.rounds, planned)
+        rounds = min([asked, *used])
+        if rounds < asked:
             so_far.append((rounds, cell.rounds))
         failure = next((failures[job.key] for job in cell.jobs.values() if job.key in failures), None)
         printed = study.printed(cell.row, cell.column)
-        entry = Entry(cell.row, cell.column, printed, measured, rounds, cell.rounds, places, failure, length)
+        paper = cell.axes.get("first", cell.rounds)
+        entry = Entry(cell.row, cell.column, printed, measured, rounds, paper, places, failure, length)
         entries[cell.row.label, cell.column.label] = entry
     seeds = list(dict.fromkeys(seed for cell in cells for seed in cell.jobs))
     full = [n for cell in cells for n in (cell.rounds, cell.start_rounds)]
