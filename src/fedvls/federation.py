@@ -15,6 +15,7 @@ from .callbacks import Callback
 from .data import FederatedData, load_dataset
 from .data.resident import ResidentData
 from .engines import check_engine
+from .engines.memory import told_when_full
 from .errors import RunError, UsageError
 from .loop import RoundLoop
 from .method import Method, from_spec, get_method
@@ -182,6 +183,7 @@ class Federation:
         with (
             exclusive(directory.path) if directory else nullcontext(),
             repeatable(self.device, config.threads, config.dtype),
+            told_when_full(self.device),
         ):
             loop = RoundLoop(
                 config,

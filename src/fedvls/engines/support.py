@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from ..models.dropout import KEYED, Keyed
 from ..models.network import Network
 from .base import ClientTask, Engine, RoundJob
 from .capture import SELDOM
+from .memory import free_memory
 
 if TYPE_CHECKING:
     from .stack import Stack
@@ -91,17 +91,3 @@ def one_step(stack: Stack, job: RoundJob, task: ClientTask) -> None:
     next(stack.train(job, [task]), None)
     if stack.device.type == "cuda":
         torch.cuda.synchronize(stack.device)
-
-
-def free_memory(device: torch.device) -> int:
-    """Bytes that may be taken: two thirds of what is free, the allocator's own reserve included; where several runs
-    share the GPU, at most nine tenths of this one's share, because all of them find the same memory free."""
-    free, total = torch.cuda.mem_get_info(device)
-    reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return min((free + reserve) * 2 // 3, total // runs_at_once() * 9 // 10)
-
-
-def runs_at_once() -> int:
-    """How many runs share the GPU: what `FEDVLS_RUNS` says, 1 if it says nothing."""
-    told = os.environ.get("FEDVLS_RUNS", "")
-    return int(told) if told.isdecimal() and int(told) > 0 else 1

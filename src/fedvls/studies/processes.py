@@ -14,6 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from ..engines.memory import runs_at_once
 from ..engines.parallel import cores
 from ..errors import FedvlsError
 from ..runs.config import RunConfig
@@ -83,7 +84,7 @@ def _work(pipe: Connection, workers: int) -> None:
     """A worker's life: run what comes, until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.environ |= {"FEDVLS_CORES": str(max(1, cores() // workers)), "FEDVLS_RUNS": str(workers)}
+    os.environ |= _shares(workers)
     while True:
         try:
             values, folder = pipe.recv()
@@ -92,6 +93,11 @@ def _work(pipe: Connection, workers: int) -> None:
         error = run_mapping(values, Path(folder))
         _give_back_device_memory()
         pipe.send(error)
+
+
+def _shares(workers: int) -> dict[str, str]:
+    """What one of so many workers may use; somebody who knows of other commands' runs on the GPU can say more."""
+    return {"FEDVLS_CORES": str(max(1, cores() // workers)), "FEDVLS_RUNS": str(max(workers, runs_at_once()))}
 
 
 def _give_back_device_memory() -> None:

@@ -1,0 +1,77 @@
+"""How much of a GPU's memory a run plans with, and what it says when there is none left."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedvls import Federation, RunError
+from fedvls.engines.memory import free_memory, runs_at_once
+from fedvls.loop import RoundLoop
+from fedvls.studies.processes import _shares
+
+GIB = 2**30
+GPU = torch.device("cuda")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU of 90 GiB, of which so many are free and so many are this process's reserve."""
+
+    def with_memory(free, reserved=0, allocated=0):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free * GIB, 90 * GIB))
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: reserved * GIB)
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: allocated * GIB)
+
+    return with_memory
+
+
+def test_a_run_alone_plans_with_two_thirds_of_what_is_free(gpu):
+    gpu(free=60)
+    assert free_memory(GPU) == 40 * GIB
+    gpu(free=57, reserved=5, allocated=2)
+    assert free_memory(GPU) == 40 * GIB
+
+
+def test_runs_that_find_the_same_memory_free_do_not_plan_with_more_than_there_is(gpu, monkeypatch):
+    monkeypatch.setenv("FEDVLS_RUNS", "4")
+    gpu(free=90)
+    assert free_memory(GPU) == pytest.approx(0.9 * 90 / 4 * GIB)
+    assert 4 * free_memory(GPU) < 90 * GIB
+
+
+def test_what_others_have_taken_counts_where_it_is_more_than_their_share(gpu, monkeypatch):
+    monkeypatch.setenv("FEDVLS_RUNS", "2")
+    gpu(free=6)
+    assert free_memory(GPU) == 4 * GIB
+
+
+@pytest.mark.parametrize(("told", "runs"), [("3", 3), ("", 1), ("0", 1), ("many", 1), ("-2", 1)])
+def test_a_number_that_makes_no_sense_is_one_run(monkeypatch, told, runs):
+    monkeypatch.setenv("FEDVLS_RUNS", told)
+    assert runs_at_once() == runs
+
+
+@pytest.mark.parametrize(("told", "runs"), [("", "4"), ("2", "4"), ("10", "10")])
+def test_workers_share_the_gpu_with_each_other_and_with_those_we_are_told_of(monkeypatch, told, runs):
+    monkeypatch.setenv("FEDVLS_RUNS", told)
+    assert _shares(4)["FEDVLS_RUNS"] == runs
+
+
+def test_a_full_gpu_is_one_line_and_the_run_goes_on_from_its_checkpoint(gpu, monkeypatch, tmp_path):
+    gpu(free=1, reserved=30)
+    trained = RoundLoop._round
+
+    def full_in_round_two(loop, round):
+        if round == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 16.00 MiB.")
+        return trained(loop, round)
+
+    federation = Federation("digits", clients=2, device="cpu")
+    with monkeypatch.context() as full:
+        full.setattr(RoundLoop, "_round", full_in_round_two)
+        with pytest.raises(RunError, match="of 90 GiB this run has 30 and other programs 59; set FEDVLS_RUNS") as told:
+            federation.run("fedavg", rounds=3, epochs=1, out=tmp_path / "run")
+    assert "\n" not in str(told.value)
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 1
+    assert [r["round"] for r in federation.run("fedavg", rounds=3, epochs=1, out=tmp_path / "run").records] == [1, 2, 3]
