@@ -163,6 +163,10 @@ def _ascend(point: Tensors, gradient: Tensors, rho: float, norm_eps: float, lead
 
 
 def joint_norm(tensors: Mapping[str, Tensor], leading: int = 0) -> Tensor:
-    """L2 norm over all trailing axes of all tensors, per leading index."""
+    """L2 norm over all trailing axes of all tensors, per leading index.
+
+    Every sum is along the last axis: on a CPU its order, and so its last bits, do not depend on how many clients there
+    are in front.
+    """
     squares = [t.square().reshape(*t.shape[:leading], -1).sum(-1) for t in tensors.values()]
-    return torch.stack(squares).sum(0).sqrt()
+    return torch.stack(squares, -1).sum(-1).sqrt()

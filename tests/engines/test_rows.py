@@ -215,13 +215,10 @@ def test_a_pull_of_weight_0_changes_no_bit():
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize(
-    ("method", "workers"), [("fedvls", (1, 1, 2, 3)), ("fedprox", (1, 1, 2, 3)), ("fedsam", (1, 1))], ids=str
-)
-def test_same_seed_same_bits_whatever_the_number_of_workers(method, workers, monkeypatch):
-    """But for FedSAM, whose norms are sums over a stack, in an order that depends on its size."""
+@pytest.mark.parametrize("method", ["fedvls", "fedprox", "fedsam"])
+def test_same_seed_same_bits_whatever_the_number_of_workers(method, monkeypatch):
     found = []
-    for count in workers:
+    for count in (1, 1, 2, 3):
         monkeypatch.setattr(parallel, "cores", lambda count=count: count)
         found.append(trained("stacked", method, "float32").weights.tensors())
     for other in found[1:]:

@@ -93,7 +93,7 @@ def test_waves_change_nothing(stripes, monkeypatch, capacity, kind):
     assert_close(weights(stripes, "scaffold", "stacked", kind=kind), whole, 1e-12)
 
 
-@pytest.mark.parametrize("method", ["fedvls", "moon", "scaffold"])
+@pytest.mark.parametrize("method", [entry.name for entry in METHODS])
 def test_the_number_of_workers_does_not_change_a_bit(method, monkeypatch):
     """Clients of 5 to some hundred samples, rows of an odd number of weights: a client's sums must not depend on its
     place in a stack, on the widths of its neighbours' minibatches, or on whose samples the teacher sees with its own.
