@@ -46,7 +46,8 @@ class Step:
     is_gradient: bool = False
     """Whether the direction is the gradient itself."""
     keeps_zeros: bool = False
-    """Whether it needs nothing but gradients, and is 0 wherever they are: then an engine may leave such rows out."""
+    """Whether it is 0 wherever gradients are, and needs of what was sent only the same rows: then an engine may leave
+    rows without a gradient out."""
     name: str = "custom"
     values: Mapping[str, Any] = field(default_factory=dict)
 
@@ -122,7 +123,7 @@ def flatness(rho: float = 0.1, norm_eps: float = 1e-12) -> Step:
         mixed = {k: c * context.broadcast[f"perturbed/{k}"] + (1 - c) * v for k, v in local.items()}
         return gradient(mixed, False)
 
-    return Step(direction, passes=2, needs_rule="flatness-mean")
+    return Step(direction, passes=2, needs_rule="flatness-mean", keeps_zeros=True)
 
 
 @STEPS.register("controlled")

@@ -6,7 +6,7 @@ follows from how many steps they have waited, so they can wait: a step costs wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,6 +81,8 @@ class Taken:
     """The rows of the clients' minibatches, `[K, U, d]`, as they are before a step; changed in place, then put back."""
 
     source: WaitingRows
+    tokens: np.ndarray
+    """`[K, U]`: which rows these are."""
     minibatch: Tensor
     """`[K, B, L]`: its tokens, in numbers of these rows."""
     where: np.ndarray
@@ -90,6 +92,13 @@ class Taken:
     """To be written."""
     received: Tensor | None
     """The rows they are pulled to, if they are."""
+
+    def of_sent(self, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the server sent, of this parameter (`.../its name`) these rows alone. Where a client has fewer, any row
+        will do: its minibatch does not have it."""
+        name = self.source.name
+        there = torch.from_numpy(np.minimum(self.tokens, self.source.count - 1))
+        return {k: value[there] if k.endswith(f"/{name}") else value for k, value in sent.items()}
 
     def put_back(self) -> None:
         """After the step."""
@@ -129,7 +138,7 @@ class WaitingRows:
         shape = (*tokens.shape, -1)
         weights, velocity = weights.view(shape), velocity.view(shape)
         received = None if received is None else received.view(shape)
-        return Taken(self, minibatch, where, weights, velocity, torch.empty_like(weights), received)
+        return Taken(self, tokens, minibatch, where, weights, velocity, torch.empty_like(weights), received)
 
     def finish(self, steps: np.ndarray) -> Tensor:
         """Bring all rows of the first clients to where these have taken so many steps, and to their places. What the

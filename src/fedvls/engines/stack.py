@@ -229,10 +229,10 @@ class Stack:
         taken = gathered(held, names, self.step_number, own, block.width)
         point = {name: value[own] for name, value in self.params.items()}
         into = {name: value[own] for name, value in self.into.items()}
-        x, teacher, rows = taken["x"], self.teacher, None
+        x, teacher, sent, rows = taken["x"], self.teacher, self.broadcast, None
         if self.rows is not None:
             name, rows = self.rows.name, self.rows.take(own, x, int(self.step_number))
-            x, point[name], into[name] = rows.minibatch, rows.weights, rows.gradient
+            x, point[name], into[name], sent = rows.minibatch, rows.weights, rows.gradient, rows.of_sent(sent)
             if rows.received is not None:
                 teacher = {**teacher, name: rows.received}
         inputs = LossInputs(
@@ -250,7 +250,7 @@ class Stack:
         keys = held["keys"].index_select(0, self.step_number)[0, own] if self.dropout else None
         gradient = _Gradient(self, own, x, taken["lengths"] if block.padded else None, keys, inputs, into)
         kept = {name: value[own] for name, value in self.kept.items()}
-        direction = job.method.step.direction(gradient, point, StepContext(self.broadcast, kept, leading=1))
+        direction = job.method.step.direction(gradient, point, StepContext(sent, kept, leading=1))
         changed = {name: value for name, value in direction.items() if value is not into[name]}
         for name, value in changed.items():
             into[name].copy_(value)
