@@ -8,7 +8,6 @@ import torch
 from fedvls import Federation, RunError
 from fedvls.engines.memory import free_memory, runs_at_once
 from fedvls.loop import RoundLoop
-from fedvls.studies.processes import _shares
 
 GIB = 2**30
 GPU = torch.device("cuda")
@@ -50,12 +49,6 @@ def test_what_others_have_taken_counts_where_it_is_more_than_their_share(gpu, mo
 def test_a_number_that_makes_no_sense_is_one_run(monkeypatch, told, runs):
     monkeypatch.setenv("FEDVLS_RUNS", told)
     assert runs_at_once() == runs
-
-
-@pytest.mark.parametrize(("told", "runs"), [("", "4"), ("2", "4"), ("10", "10")])
-def test_workers_share_the_gpu_with_each_other_and_with_those_we_are_told_of(monkeypatch, told, runs):
-    monkeypatch.setenv("FEDVLS_RUNS", told)
-    assert _shares(4)["FEDVLS_RUNS"] == runs
 
 
 def test_a_full_gpu_is_one_line_and_the_run_goes_on_from_its_checkpoint(gpu, monkeypatch, tmp_path):

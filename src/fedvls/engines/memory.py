@@ -39,5 +39,5 @@ def told_when_full(device: torch.device) -> Iterator[None]:
         raise RunError(
             f"the GPU's memory is full: of {total / GIB:.0f} GiB this run has {own / GIB:.0f} and other programs "
             f"{others / GIB:.0f}; set FEDVLS_RUNS to how many runs share the GPU (now {runs_at_once()}), use fewer "
-            "--workers, or a smaller batch_size, and run it again: it goes on from its last checkpoint"
+            "--workers, or a smaller batch_size, and run it again: what has a folder goes on from its checkpoint"
         ) from error

@@ -93,12 +93,14 @@ class Taken:
     received: Tensor | None
     """The rows they are pulled to, if they are."""
 
-    def of_sent(self, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def of_sent(self, sent: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What the server sent, of this parameter (`.../its name`) these rows alone. Where a client has fewer, any row
         will do: its minibatch does not have it."""
-        name = self.source.name
+        mine = [key for key in sent if key.endswith(f"/{self.source.name}")]
+        if not mine:
+            return sent
         there = torch.from_numpy(np.minimum(self.tokens, self.source.count - 1))
-        return {k: value[there] if k.endswith(f"/{name}") else value for k, value in sent.items()}
+        return {**sent, **{key: sent[key][there] for key in mine}}
 
     def put_back(self) -> None:
         """After the step."""

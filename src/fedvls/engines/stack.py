@@ -229,7 +229,8 @@ class Stack:
         taken = gathered(held, names, self.step_number, own, block.width)
         point = {name: value[own] for name, value in self.params.items()}
         into = {name: value[own] for name, value in self.into.items()}
-        x, teacher, sent, rows = taken["x"], self.teacher, self.broadcast, None
+        x, teacher, rows = taken["x"], self.teacher, None
+        sent: Mapping[str, Tensor] = self.broadcast
         if self.rows is not None:
             name, rows = self.rows.name, self.rows.take(own, x, int(self.step_number))
             x, point[name], into[name], sent = rows.minibatch, rows.weights, rows.gradient, rows.of_sent(sent)

@@ -84,7 +84,9 @@ def _work(pipe: Connection, workers: int) -> None:
     """A worker's life: run what comes, until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.environ |= _shares(workers)
+    # Somebody who knows of other commands' runs on the GPU can say that there are more.
+    share = {"FEDVLS_CORES": max(1, cores() // workers), "FEDVLS_RUNS": max(workers, runs_at_once())}
+    os.environ |= {name: str(value) for name, value in share.items()}
     while True:
         try:
             values, folder = pipe.recv()
@@ -93,11 +95,6 @@ def _work(pipe: Connection, workers: int) -> None:
         error = run_mapping(values, Path(folder))
         _give_back_device_memory()
         pipe.send(error)
-
-
-def _shares(workers: int) -> dict[str, str]:
-    """What one of so many workers may use; somebody who knows of other commands' runs on the GPU can say more."""
-    return {"FEDVLS_CORES": str(max(1, cores() // workers)), "FEDVLS_RUNS": str(max(workers, runs_at_once()))}
 
 
 def _give_back_device_memory() -> None:
