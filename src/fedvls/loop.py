@@ -18,6 +18,7 @@ from .data import FederatedData
 from .data.resident import ResidentData
 from .engines import ClientTask, Engine, RoundJob, Update, choose
 from .engines.base import Evaluator, are_finite
+from .engines.memory import settle
 from .engines.samples import to_device
 from .errors import RunError
 from .evaluation import Evaluation, drift_diversity, evaluate_each
@@ -83,6 +84,7 @@ class RoundLoop:
         try:
             return self._complete()
         finally:
+            settle(self.data.device)
             for engine in self._engines.values():
                 engine.close()
 

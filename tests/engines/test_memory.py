@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedvls import Federation, RunError
-from fedvls.engines.memory import free_memory, runs_at_once
+from fedvls.engines.memory import free_memory, runs_at_once, settle
 from fedvls.loop import RoundLoop
 
 GIB = 2**30
@@ -68,3 +68,17 @@ def test_a_full_gpu_is_one_line_and_the_run_goes_on_from_its_checkpoint(gpu, mon
     assert "\n" not in str(told.value)
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 1
     assert [r["round"] for r in federation.run("fedavg", rounds=3, epochs=1, out=tmp_path / "run").records] == [1, 2, 3]
+
+
+def test_a_failure_that_shows_again_while_waiting_for_the_gpu_is_not_told_twice(monkeypatch):
+    waited = []
+
+    def synchronize(device):
+        waited.append(device)
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    settle(torch.device("cpu"))
+    assert waited == []
+    settle(GPU)
+    assert waited == [GPU]

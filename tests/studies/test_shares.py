@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
+import subprocess
+import time
+from pathlib import Path
 
 import pytest
+from support import children, start_command, wait_for
 
 from fedvls.runs.config import RunConfig
 from fedvls.studies.jobs import Job
@@ -16,6 +21,13 @@ import os
 from pathlib import Path
 told = [os.environ.get(name, "") for name in ("FEDVLS_CORES", "FEDVLS_RUNS")]
 Path(__file__).with_suffix(".txt").write_text(" ".join(told))
+"""
+
+NOTE = """
+import os
+from pathlib import Path
+import fedvls.loop
+fedvls.loop.settle = lambda device: Path(__file__).with_name(f"settled-{os.getpid()}").touch()
 """
 
 
@@ -41,3 +53,38 @@ def test_a_job_that_has_nothing_to_start_from_fails_alone_and_leaves_no_process(
     assert f"{missing.folder(tmp_path)} has no checkpoint to start from" in first
     assert second is None
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_runs_that_are_stopped_with_their_command_wait_for_what_they_gave_the_gpu(tmp_path, how):
+    """A worker that is simply killed would make NVIDIA's multi-process service fail everybody else's work."""
+    (tmp_path / "note.py").write_text(NOTE)
+    sweep = [
+        "sweep",
+        "--over",
+        "lr=0.01,0.02",
+        "--dataset",
+        "digits",
+        "--rounds",
+        5000,
+        "--epochs",
+        1,
+        "--device",
+        "cpu",
+    ]
+    options = ["--workers", 2, "--import", "note.py", "--out", "runs"]
+    process = start_command(*sweep, *options, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def both_train():
+        return len([log for log in (tmp_path / "runs").glob("*/metrics.jsonl") if log.stat().st_size]) == 2
+
+    wait_for(both_train, process, "two runs have begun")
+    workers = {pid for pid in children(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=60)
+    assert "Traceback" not in errors, errors
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert {int(path.name.removeprefix("settled-")) for path in tmp_path.glob("settled-*")} == workers
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]

@@ -196,3 +196,23 @@ def test_classes_are_chosen_by_the_share_of_their_largest_holder():
 def test_asking_for_what_a_study_lacks_is_an_error(wanted, words):
     with pytest.raises(UsageError, match=words):
         narrowed(load_study("dirichlet"), wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "columns"),
+    [
+        ({}, ["beta 0.1", "beta 0.05", "shards 2"]),
+        ({"beta": ["0.05"]}, ["beta 0.05"]),
+        ({"shards": ["2"]}, ["shards 2"]),
+        ({"column": ["shards 2", "beta 0.1"]}, ["beta 0.1", "shards 2"]),
+    ],
+)
+def test_asking_for_an_axis_leaves_out_what_lacks_it(wanted, columns):
+    rows, found = narrowed(load_study("ag-news"), {"method": ["fedavg", "fedvls"], **wanted})
+    assert [row.label for row in rows] == ["fedavg", "fedvls"]
+    assert [column.label for column in found] == columns
+
+
+def test_asking_for_what_excludes_each_other_is_an_error():
+    with pytest.raises(UsageError, match=r"nothing with all of these: beta 0.1 or 0.05, shards 2; ask for fewer"):
+        narrowed(load_study("ag-news"), {"beta": ["0.1", "0.05"], "shards": ["2"]})

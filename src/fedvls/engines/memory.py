@@ -1,10 +1,11 @@
-"""A GPU's memory: what a run may take of it, and what is said when there is none left."""
+"""A GPU that several runs share: what of its memory a run may take, what is said when there is none left, and an end
+that harms nobody else."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -41,3 +42,14 @@ def told_when_full(device: torch.device) -> Iterator[None]:
             f"{others / GIB:.0f}; set FEDVLS_RUNS to how many runs share the GPU (now {runs_at_once()}), use fewer "
             "--workers, or a smaller batch_size, and run it again: what has a folder goes on from its checkpoint"
         ) from error
+
+
+def settle(device: torch.device) -> None:
+    """Wait until the GPU has done what it was given. Under NVIDIA's multi-process service a program that ends before
+    takes the others with it: they all fail with an illegal access to memory.
+
+    A failure shows again here, and has been told by whoever met it first.
+    """
+    if device.type == "cuda":
+        with suppress(RuntimeError):
+            torch.cuda.synchronize(device)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +24,8 @@ from .execute import Backend, Ended
 from .jobs import Job
 
 ATTEMPTS = 3
+PATIENCE = 20
+"""Seconds that a worker has to end by itself."""
 
 
 def processes(workers: int) -> Backend:
@@ -62,10 +66,7 @@ def processes(workers: int) -> Backend:
                     idle.append((process, pipe))
                     yield job, error
         finally:
-            for process, pipe in [*idle, *((process, pipe) for pipe, (process, _) in busy.items())]:
-                pipe.close()
-                process.terminate()
-                process.join()
+            _end([*idle, *((process, pipe) for pipe, (process, _) in busy.items())])
 
     return run
 
@@ -80,9 +81,22 @@ def _start(workers: int) -> tuple[BaseProcess, Connection]:
     return process, here
 
 
+def _end(running: Sequence[tuple[BaseProcess, Connection]]) -> None:
+    """All are asked first, then waited for: a run leaves its folder, its processes and the GPU as Ctrl-C would."""
+    for process, pipe in running:
+        pipe.close()
+        process.terminate()
+    for process, _ in running:
+        process.join(PATIENCE)
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
 def _work(pipe: Connection, workers: int) -> None:
-    """A worker's life: run what comes, until the parent is gone."""
+    """A worker's life: run what comes, until the parent asks for its end or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     # Somebody who knows of other commands' runs on the GPU can say that there are more.
     share = {"FEDVLS_CORES": max(1, cores() // workers), "FEDVLS_RUNS": max(workers, runs_at_once())}
@@ -110,6 +124,8 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(PATIENCE)
     os._exit(1)
 
 

@@ -134,7 +134,7 @@ def load_study(name: str) -> Study:
 
 
 def narrowed(study: Study, wanted: Mapping[str, Sequence[str]]) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-    """The rows and columns that have a wanted value on every axis they share with `wanted`.
+    """The rows that have a wanted value on every axis in `wanted` that any row has, and the columns likewise.
 
     `row` and `column` ask for a label. An axis or a value that the study does not have is an error.
     """
@@ -146,9 +146,10 @@ def narrowed(study: Study, wanted: Mapping[str, Sequence[str]]) -> tuple[tuple[P
             if not any(_same(value, text) for value in there):
                 have = f"it has {', '.join(dict.fromkeys(map(str, there)))}" if there else "that is no axis of it"
                 raise UsageError(f"study {study.name!r} has no {axis} {text!r}; {have}")
-    rows, columns = (
-        tuple(point for point, axes in side.items() if _is_wanted(axes, wanted)) for side in sides.values()
-    )
+    rows, columns = (_wanted(side, wanted) for side in sides.values())
+    if not (rows and columns):
+        together = ", ".join(f"{axis} {' or '.join(texts)}" for axis, texts in wanted.items())
+        raise UsageError(f"study {study.name!r} has nothing with all of these: {together}; ask for fewer")
     return rows, columns
 
 
@@ -156,8 +157,14 @@ def _labelled(points: Sequence[Point], side: str) -> dict[Point, dict[str, Any]]
     return {point: {**point.axes, side: point.label} for point in points}
 
 
-def _is_wanted(axes: Axes, wanted: Mapping[str, Sequence[str]]) -> bool:
-    return all(any(_same(axes[axis], text) for text in texts) for axis, texts in wanted.items() if axis in axes)
+def _wanted(side: Mapping[Point, Axes], wanted: Mapping[str, Sequence[str]]) -> tuple[Point, ...]:
+    """Who asks for a concentration does not ask for the column of shards, which has none."""
+    asked = {axis: texts for axis, texts in wanted.items() if any(axis in axes for axes in side.values())}
+    return tuple(
+        point
+        for point, axes in side.items()
+        if all(axis in axes and any(_same(axes[axis], text) for text in texts) for axis, texts in asked.items())
+    )
 
 
 def _same(value: Any, text: str) -> bool:
