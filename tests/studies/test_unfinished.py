@@ -68,6 +68,17 @@ def test_seeds_of_different_lengths_are_cut_alike(tmp_path):
     assert (entry.rounds, entry.length) == (45, 45)
 
 
+def test_a_mean_over_fewer_seeds_than_were_asked_for_says_so_in_its_cell(tmp_path):
+    asked = {**CIFAR, "method": ["fedavg", "fedlc"]}
+    table, _ = table_of(tmp_path, "dirichlet", asked, [100, 60, 0, 100, 100, 100], unfinished=False, seeds=(0, 1, 2))
+    cells = [line for line in render(table, "markdown").splitlines() if line.startswith("| fed")]
+    assert cells == [
+        "| fedavg | 10.00, 1 of 3 seeds (paper 62.90 ± 0.95, -52.90) |",
+        "| fedlc | 10.00 ± 0.00 (paper 57.31 ± 0.97, -47.31) |",
+    ]
+    assert [line["seeds"] for line in csv.DictReader(render(table, "csv").splitlines())] == ["0", "0 1 2"]
+
+
 def test_one_column_does_not_cut_another(tmp_path):
     asked = {**CIFAR, "beta": ["0.1", "0.05"], "method": ["fedavg"]}
     table, _ = table_of(tmp_path, "dirichlet", asked, [80, 20])

@@ -144,7 +144,8 @@ def _figure(width: float, height: float) -> Any:
 
 
 def _title(table: StudyTable, column: str = "") -> str:
-    return "\n".join([": ".join(filter(None, [table.study.title, column])), *textwrap.wrap(table.label, 80)])
+    about = ": ".join(filter(None, [table.study.title, column]))
+    return "\n".join([f"{about}, {table.seeds_text}", *textwrap.wrap(table.label, 80)])
 
 
 def _slug(text: str) -> str:

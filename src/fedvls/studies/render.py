@@ -38,8 +38,9 @@ def caption(table: StudyTable) -> str:
     said = [f"{study.title} ({study.paper}): {UNITS[study.unit]}"]
     if study.read in SCORED:
         said.append({"best": "best round", "last": "last round"}.get(table.score, TITLES[table.score]))
-    said.append(f"seed{'s' * (len(table.seeds) > 1)} {', '.join(map(str, table.seeds))}")
-    return ", ".join(said) + (f". {table.label[0].upper()}{table.label[1:]}." if table.label else ".")
+    return ", ".join([*said, table.seeds_text]) + (
+        f". {table.label[0].upper()}{table.label[1:]}." if table.label else "."
+    )
 
 
 def head(table: StudyTable, column: Point) -> str:
@@ -62,10 +63,12 @@ def number(value: float, unit: str) -> str:
 
 
 def measured_text(entry: Entry, unit: str) -> str:
-    """`61.22 ± 0.30`, or why there is none."""
+    """`61.22 ± 0.30`, with the number of seeds where some are missing, or why there is none."""
     if entry.mean is None:
         return "failed" if entry.failure else "–"  # noqa: RUF001 (a dash)
-    return _spread(entry.mean, entry.std, unit)
+    there = len(entry.measured)
+    missing = f", {there} of {entry.seeds} seeds" if there < entry.seeds else ""
+    return _spread(entry.mean, entry.std, unit) + missing
 
 
 def published_text(entry: Entry, unit: str) -> str:

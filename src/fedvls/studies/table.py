@@ -33,6 +33,8 @@ class Entry:
     failure: str | None = None
     length: int | None = None
     """So many rounds of each run count, where runs were cut to the shortest of those they are compared with."""
+    seeds: int = 1
+    """So many were asked for; a run that failed or is not there leaves fewer in `measured`."""
 
     @property
     def mean(self) -> float | None:
@@ -59,6 +61,11 @@ class StudyTable(Layout):
 
     def entry(self, row: Point, column: Point) -> Entry:
         return self.entries[row.label, column.label]
+
+    @property
+    def seeds_text(self) -> str:
+        """`seed 0`, or `seeds 0, 1, 2`."""
+        return f"seed{'s' * (len(self.seeds) > 1)} {', '.join(map(str, self.seeds))}"
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -104,7 +111,7 @@ def tabulate(
         failure = next((failures[job.key] for job in cell.jobs.values() if job.key in failures), None)
         printed = study.printed(cell.row, cell.column)
         paper = cell.axes.get("first", cell.rounds)
-        entry = Entry(cell.row, cell.column, printed, measured, rounds, paper, places, failure, length)
+        entry = Entry(cell.row, cell.column, printed, measured, rounds, paper, places, failure, length, len(cell.jobs))
         entries[cell.row.label, cell.column.label] = entry
     seeds = list(dict.fromkeys(seed for cell in cells for seed in cell.jobs))
     full = [n for cell in cells for n in (cell.rounds, cell.start_rounds)]
