@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 Tensors = dict[str, Tensor]
+LINE = 16  # numbers in a cache line, of float32
 
 
 def unflattened(flat: Tensor, like: Mapping[str, Tensor]) -> Tensors:
@@ -19,6 +20,17 @@ def unflattened(flat: Tensor, like: Mapping[str, Tensor]) -> Tensors:
     sizes = [t.numel() for t in like.values()]
     parts = torch.split(flat[..., : sum(sizes)], sizes, dim=-1)
     return {name: part.view((*flat.shape[:-1], *t.shape)) for (name, t), part in zip(like.items(), parts, strict=True)}
+
+
+def client_rows(like: Mapping[str, Tensor], clients: int) -> tuple[Tensor, Tensors]:
+    """0 for K clients in one matrix `[K, P]`, and views of it by name, `[K, ...]`.
+
+    Rows begin at cache lines, so that no client's sums are rounded differently in another place of the stack.
+    """
+    some = next(iter(like.values()))
+    wide = -(-sum(t.numel() for t in like.values()) // LINE) * LINE
+    matrix = some.new_zeros(clients, wide)
+    return matrix, unflattened(matrix, like)
 
 
 def flattened(tensors: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> tuple[Tensor, Tensors]:

@@ -164,10 +164,32 @@ def test_a_run_resumes_across_engines(stripes, tmp_path, name):
     assert_close(resumed, whole, 1e-9)
 
 
+@pytest.mark.parametrize("name", ["fedvls", "fedntd", "fedlmd", "fedkd", "fedvls+fedsam", "fedprox"])
+def test_a_teacher_in_train_mode_sees_the_minibatches_of_its_clients(stripes, name):
+    """With BatchNorm what it says of a sample depends on the others of its minibatch, the last and shorter one too."""
+    results = {}
+    for engine, mode in [("sequential", "train"), ("stacked", "train"), ("stacked", "eval")]:
+        fed = fedvls.Federation(
+            stripes,
+            partition=fedvls.dirichlet(beta=0.5, min_size=5),
+            clients=4,
+            model=batch_norm_net(),
+            engine=engine,
+            dtype="float64",
+            device="cpu",
+        )
+        run = fed.run(name, 2, 3, batch_size=6, out=None, teacher_mode=mode)
+        results[engine, mode] = run.weights.tensors()
+    assert_close(results["stacked", "train"], results["sequential", "train"], 1e-9)
+    asks = "teacher_logits" in fedvls.get_method(name).needs
+    same = all(torch.equal(t, results["stacked", "eval"][k]) for k, t in results["stacked", "train"].items())
+    assert same != asks
+
+
 def test_what_cannot_be_stacked_is_refused_with_the_reason(stripes):
     fed = fedvls.Federation(stripes, clients=3, model=batch_norm_net(), engine="stacked", device="cpu")
-    with pytest.raises(fedvls.UsageError, match="teacher_mode = train"):
-        fed.run("fedvls", 1, 1, out=None, teacher_mode="train")
+    with pytest.raises(fedvls.UsageError, match="teacher_mode = train: the method compares features"):
+        fed.run("moon", 1, 1, out=None, teacher_mode="train")
     with pytest.raises(fedvls.UsageError, match="'graphed' needs a CUDA device"):
         fedvls.Federation(stripes, clients=3, engine="graphed", device="cpu")
 

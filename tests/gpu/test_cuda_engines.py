@@ -51,6 +51,15 @@ def test_two_rounds_end_with_the_sequential_engines_weights(stripes, name, engin
     assert_close(mine, theirs, LOOSE.get((name, "float64"), 1e-9))
 
 
+@pytest.mark.parametrize("name", ["fedvls", "fedntd", "fedvls+fedsam"])
+@pytest.mark.parametrize("engine", ["stacked", "graphed"])
+def test_a_teacher_in_train_mode_sees_minibatches(stripes, name, engine):
+    theirs, mine = (
+        weights(stripes, name, each, "float64", "batch norm", teacher_mode="train") for each in ("sequential", engine)
+    )
+    assert_close(mine, theirs, 1e-9)
+
+
 @pytest.mark.parametrize("name", ["fedavg", "fedvls", "fedsam", "moon", "fpl"])
 @pytest.mark.parametrize(("engine", "kind"), REPLAYED)
 def test_float32_agrees_and_repeats_to_the_bit(stripes, name, engine, kind):

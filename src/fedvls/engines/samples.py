@@ -12,6 +12,7 @@ from ..data.resident import ResidentData
 from ..lift import inference
 from ..models.network import ModelState, Network
 from .base import ClientTask, RoundJob, Tensors
+from .teaching import teaches_by_minibatch
 
 CHUNK = 8192
 
@@ -42,7 +43,7 @@ class Samples:
         x = self._inputs(job, tasks, indices, epoch)
         found = {"x": x, "y": self.data.y_train.index_select(0, indices)}
         sizes = [task.samples for task in tasks]
-        if needs & {"teacher_logits", "teacher_features"}:
+        if needs & {"teacher_logits", "teacher_features"} and not teaches_by_minibatch(self.network, job):
             logits, features = self._seen_by(job.start, x, sizes)
             found |= {"teacher_logits": logits}
             if "teacher_features" in needs:

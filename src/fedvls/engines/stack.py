@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from ..flat import copied, copy_each, unflattened
+from ..flat import client_rows, copied, copy_each, unflattened
 from ..lift.base import Forward, Lifted
 from ..losses.term import LossInputs
 from ..models.dropout import keyed
@@ -26,8 +26,8 @@ from .rows import Taken, Waiting, WaitingRows
 from .samples import Samples, pinned, previous_model
 from .schedule import Block, Minibatches, blocks, minibatches
 from .statistics import StackStatistics
+from .teaching import TeacherInTraining, teaches_by_minibatch
 
-LINE = 16  # numbers in a cache line, of float32
 SAMPLEWISE = ("teacher_logits", "teacher_features", "previous_features")
 FEATURES = ("feature_sums", "feature_counts")
 
@@ -38,9 +38,9 @@ class Stack:
     def __init__(self, lifted: Lifted, samples: Samples, start: ModelState, capacity: int, *, batch_norm: bool) -> None:
         self.lifted, self.samples, self.capacity, self.batch_norm = lifted, samples, capacity, batch_norm
         self.device, self.dropout = samples.data.device, samples.network.has_dropout
-        self.weights, self.params = _matrix(start.params, capacity)
-        self.gradients, self.into = _matrix(start.params, capacity)
-        self.velocity, _ = _matrix(start.params, capacity)
+        self.weights, self.params = client_rows(start.params, capacity)
+        self.gradients, self.into = client_rows(start.params, capacity)
+        self.velocity, _ = client_rows(start.params, capacity)
         self.buffers = {k: b.new_zeros(capacity, *b.shape) for k, b in start.buffers.items()}
         self.losses = torch.zeros(capacity, dtype=self.weights.dtype, device=self.device)
         self.step_number = torch.zeros(1, dtype=torch.int64, device=self.device)
@@ -48,6 +48,7 @@ class Stack:
         self.ahead = Ahead[Tensors](self.device)
         self._held: Tensors = {}
         self.statistics: StackStatistics | None = None
+        self.in_training: TeacherInTraining | None = None
         self.rows: WaitingRows | None = None
         self._job: RoundJob | None = None
 
@@ -147,6 +148,9 @@ class Stack:
                     row.copy_(momentum[f"momentum/{name}"])
         self.losses.zero_()
         self.teacher = self._hold_all("teacher", job.start.params)
+        if teaches_by_minibatch(self.samples.network, job):
+            self.in_training = self.in_training or TeacherInTraining(self.lifted, job.start, self.capacity)
+            self.in_training.receive(job.start)
         frozen = self._hold_all("frozen", job.start.frozen)
         self.frozen = {name: value.expand(self.capacity, *value.shape) for name, value in frozen.items()}
         self.broadcast = self._hold_all("broadcast", job.broadcast)
@@ -225,11 +229,18 @@ class Stack:
         """One minibatch of each of the block's clients."""
         job, held, own = self._job, self._held, slice(block.first, block.last)
         assert job is not None
-        names = ("x", "y", *(name for name in SAMPLEWISE if name in job.method.needs))
+        by_minibatch = teaches_by_minibatch(self.samples.network, job)
+        known = job.method.needs - {"teacher_logits"} if by_minibatch else job.method.needs
+        names = ("x", "y", *(name for name in SAMPLEWISE if name in known))
         taken = gathered(held, names, self.step_number, own, block.width)
         point = {name: value[own] for name, value in self.params.items()}
         into = {name: value[own] for name, value in self.into.items()}
         x, teacher, rows = taken["x"], self.teacher, None
+        real = taken["lengths"] if block.padded else None
+        if by_minibatch:
+            assert self.in_training is not None
+            frozen, buffers = ({n: v[own] for n, v in held.items()} for held in (self.frozen, self.buffers))
+            taken["teacher_logits"] = self.in_training.logits(own, frozen, buffers, x, real)
         sent: Mapping[str, Tensor] = self.broadcast
         if self.rows is not None:
             name, rows = self.rows.name, self.rows.take(own, x, int(self.step_number))
@@ -249,7 +260,7 @@ class Stack:
             previous_features=taken.get("previous_features"),
         )
         keys = held["keys"].index_select(0, self.step_number)[0, own] if self.dropout else None
-        gradient = _Gradient(self, own, x, taken["lengths"] if block.padded else None, keys, inputs, into)
+        gradient = _Gradient(self, own, x, real, keys, inputs, into)
         kept = {name: value[own] for name, value in self.kept.items()}
         direction = job.method.step.direction(gradient, point, StepContext(sent, kept, leading=1))
         changed = {name: value for name, value in direction.items() if value is not into[name]}
@@ -347,17 +358,6 @@ class _Gradient:
             self.features = forward.features
         self.moves += update_statistics
         return self.into
-
-
-def _matrix(like: Mapping[str, Tensor], clients: int) -> tuple[Tensor, Tensors]:
-    """`[K, P]`, and views of it by name, `[K, ...]`.
-
-    Rows begin at cache lines, so that no client's sums are rounded differently in another place of the stack.
-    """
-    some = next(iter(like.values()))
-    wide = -(-sum(t.numel() for t in like.values()) // LINE) * LINE
-    matrix = some.new_zeros(clients, wide)
-    return matrix, unflattened(matrix, like)
 
 
 def _filled(rows: Tensor, count: int) -> Tensor:

@@ -33,10 +33,13 @@ def obstacle(network: Network, job: RoundJob, samples: Tensor) -> str | None:
     samples: a few inputs, to find out whether the model draws random numbers on its own.
     """
     if job.recipe.teacher_mode == "train":
-        if network.has_batch_norm:
-            return "teacher_mode = train: the teacher's BatchNorm depends on the minibatch"
         if network.has_dropout:
             return "teacher_mode = train: the teacher's dropout is drawn as it goes"
+        if network.has_batch_norm and "teacher_features" in job.method.needs:
+            return (
+                "teacher_mode = train: the method compares features, and those of the teacher's BatchNorm depend on "
+                "the minibatch"
+            )
     if draws_on_its_own(network.prototype, samples):
         others = {type(m).__name__ for m in network.prototype.modules() if _draws_otherwise(m)}
         found = ", ".join(sorted(others)) or "in its forward"
