@@ -222,3 +222,21 @@ def test_runs_with_fewer_rounds_are_found_too_and_get_a_folder_of_their_own(tmp_
     assert tables(Scale()) == whole | cut
     assert tables(Scale(rounds=7)) == cut
     assert tables(Scale(rounds=8)) == {}
+
+
+def test_runs_with_less_data_are_found_too_and_get_a_folder_of_their_own(tmp_path):
+    asked = {"dataset": ["mnist"], "beta": ["0.1"], "method": ["fedavg"]}
+    for fraction, rounds in ((None, None), (0.1, None), (0.25, 7)):
+        (job,) = choose_cells("dirichlet", asked, [0], Scale(rounds, fraction, ("dtype=bf16",))).jobs
+        records = [{"round": n, "accuracy": 0.5} for n in range(1, job.config.rounds + 1)]
+        pack(made(job, tmp_path / "runs", records, finished=True), tmp_path / "results")
+
+    def folders(scale):
+        found = [s for s in archived_selections(tmp_path / "results", scale) if s.study.name == "dirichlet"]
+        return [reproduce(selection, tmp_path, None)[1][0].parent.name for selection in found]
+
+    tenth, quarter = (f"dirichlet-bf16-{cut}-percent-scaled-down" for cut in ("10", "7-rounds-25"))
+    assert folders(Scale()) == ["dirichlet-bf16-scaled-down", quarter, tenth]
+    assert folders(Scale(fraction=0.1)) == [tenth]
+    assert folders(Scale(rounds=7)) == [quarter]
+    assert folders(Scale(fraction=0.5)) == []

@@ -174,10 +174,10 @@ def archived(job: Job, archive: Path) -> Path | None:
     return file if file.is_file() else None
 
 
-def archived_scales(archive: Path) -> set[tuple[str, int]]:
-    """The number formats that archived runs were trained in, and the rounds they were to have."""
+def archived_scales(archive: Path) -> set[tuple[str, float, int]]:
+    """The number formats that archived runs were trained in, the share of the data, and the rounds they should have."""
     configs = [ArchivedRun.read(file).config for file in archived_files([archive])]
-    return {(config["dtype"], config["rounds"]) for config in configs}
+    return {(config["dtype"], config["data"].get("fraction", 1.0), config["rounds"]) for config in configs}
 
 
 def take_from_archive(jobs: Iterable[Job], archive: Path, root: Path) -> int:

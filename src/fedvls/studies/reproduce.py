@@ -50,7 +50,7 @@ def choose_cells(
 
 def archived_selections(archive: Path, scale: Scale) -> Iterator[Selection]:
     """Of every study of which the archive has a run: the rows, columns and seeds that have one. Where `scale` does not
-    say which number format or how many rounds, each that the archive has runs with is a table of its own."""
+    say which number format, how much data or how many rounds, each that the archive has is a table of its own."""
     for name, asked in itertools.product(names(), _scales(archive, scale)):
         whole = choose_cells(name, {}, None, asked)
         cut = [cell for cell in whole.cells if asked.rounds in (None, scale.rounds) or cell.is_cut_to(asked.rounds)]
@@ -69,15 +69,18 @@ def archived_selections(archive: Path, scale: Scale) -> Iterator[Selection]:
 
 
 def _scales(archive: Path, scale: Scale) -> list[Scale]:
-    """What was asked for, and where that leaves it open what archived runs have: other formats, fewer rounds."""
-    found = sorted(archived_scales(archive))
-    usual = RunConfig().dtype
-    dtypes = [None] if scale.dtype else [None, *sorted({dtype for dtype, _ in found} - {usual})]
+    """What was asked for, and where that leaves it open what archived runs have: other formats, less data, fewer
+    rounds."""
+    found, usual = archived_scales(archive), RunConfig().dtype
     scales = []
-    for dtype in dtypes:
-        with_dtype = replace(scale, changes=(*scale.changes, f"dtype={dtype}")) if dtype else scale
-        of_dtype = [rounds for other, rounds in found if other == (with_dtype.dtype or usual)]
-        scales += [with_dtype, *(replace(with_dtype, rounds=n) for n in of_dtype if scale.rounds is None)]
+    for dtype in [scale.dtype] if scale.dtype else [usual, *sorted({dtype for dtype, _, _ in found} - {usual})]:
+        changes = scale.changes if dtype in (usual, scale.dtype) else (*scale.changes, f"dtype={dtype}")
+        of_dtype = {(share, rounds) for other, share, rounds in found if other == dtype}
+        shares = {share for share, _ in of_dtype} | {1.0} if scale.fraction is None else {scale.fraction}
+        for share in sorted(shares, reverse=True):
+            less = replace(scale, changes=changes, fraction=share if share < 1 else scale.fraction)
+            fewer = sorted(rounds for other, rounds in of_dtype if other == share) if scale.rounds is None else []
+            scales += [less, *(replace(less, rounds=rounds) for rounds in fewer)]
     return scales
 
 
@@ -100,14 +103,20 @@ def reproduce(
         table = tabulate(study, selection.cells, root / "runs", scale, score, failures, unfinished)
     else:
         table = count_labels(study, selection.rows, selection.columns, scale)
-    rounds = f"{scale.rounds}-rounds" if scale.rounds else None
-    folder = root / "-".join(filter(None, [study.name, *([scale.dtype, rounds, "scaled-down"] if table.label else [])]))
+    folder = root / "-".join([study.name, *([*_short(scale), "scaled-down"] if table.label else [])])
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for form, ending in ENDINGS.items():
         files.append(folder / f"table.{ending}")
         write_atomically(files[-1], f"{render(table, form)}\n".encode())
     return table, [*files, *draw(table, folder)]
+
+
+def _short(scale: Scale) -> list[str]:
+    """What was changed, as parts of a folder's name."""
+    rounds = [f"{scale.rounds}-rounds"] if scale.rounds else []
+    share = [f"{100 * scale.fraction:g}-percent"] if scale.fraction is not None and scale.fraction < 1 else []
+    return [*([scale.dtype] if scale.dtype else []), *rounds, *share]
 
 
 def catalogue() -> list[dict[str, Any]]:
