@@ -239,7 +239,7 @@ class Stack:
         real = taken["lengths"] if block.padded else None
         if by_minibatch:
             assert self.in_training is not None
-            frozen, buffers = ({n: v[own] for n, v in held.items()} for held in (self.frozen, self.buffers))
+            frozen, buffers = ({name: t[own] for name, t in each.items()} for each in (self.frozen, self.buffers))
             taken["teacher_logits"] = self.in_training.logits(own, frozen, buffers, x, real)
         sent: Mapping[str, Tensor] = self.broadcast
         if self.rows is not None:
