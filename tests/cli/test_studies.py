@@ -42,7 +42,7 @@ def test_reproduce_runs_just_the_cells_asked_for_and_says_that_they_are_scaled_d
         ("fedvls", "last", "2"),
     ]
     assert all(float(line["measured_mean"]) >= 0 for line in lines)
-    assert {p.name for p in (tmp_path / "runs/studies/dirichlet-2-rounds-scaled-down").iterdir()} == {
+    assert {p.name for p in (tmp_path / "runs/studies/dirichlet-2-rounds-80-percent-scaled-down").iterdir()} == {
         *("table.md", "table.tex", "table.csv", "table.json")
     }
 

@@ -59,7 +59,7 @@ def test_a_scaled_down_table_says_so_in_every_form(small):
         "scaled down: 4 of 50 rounds, 75 % of the data; not the paper's setting: model={name: mlp, width: 16}, epochs=1"
     )
     assert table.label == label
-    assert {file.parent for file in files} == {root / "dirichlet-4-rounds-scaled-down"}
+    assert {file.parent for file in files} == {root / "dirichlet-4-rounds-75-percent-scaled-down"}
     assert label[1:] in caption(table)
     assert label[1:] in render(table, "markdown")
     assert "4 of 50 rounds" in render(table, "markdown").split("\n\n")[1]  # in the column's head too
