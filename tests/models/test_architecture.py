@@ -24,6 +24,8 @@ CASES = [
     ("resnet32", (3, 32, 32), 64, 8),
     ("resnet32", (3, 64, 64), 64, 16),
     ("resnet32", (1, 28, 28), 64, 7),
+    ("resnet8", (3, 32, 32), 64, 8),
+    ("resnet8", (1, 28, 28), 64, 7),
     ("resnet10", (3, 32, 32), 512, 4),
     ("cnn", (1, 28, 28), 512, None),
     ("cnn", (3, 32, 32), 512, None),
@@ -149,7 +151,7 @@ def test_resnet18_has_the_names_of_torchvision(built):
     assert state.params["conv1.weight"].shape == (64, 3, 7, 7)
 
 
-@pytest.mark.parametrize("model", ["mobilenetv2", "resnet18", "resnet32", "resnet10", "cnn"])
+@pytest.mark.parametrize("model", ["mobilenetv2", "resnet18", "resnet32", "resnet8", "resnet10", "cnn"])
 def test_images_without_a_channel_axis_are_grey_images(model, built, samples):
     x = samples((28, 28), 2)
     with_axis, without = built(model, (1, 28, 28)), built(model, (28, 28))

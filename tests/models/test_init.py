@@ -15,7 +15,7 @@ from fedvls.models import build_network
 from fedvls.models.init import build_with_seed
 
 SHAPES = {"fasttext": (20,), "textcnn": (20,), "cnn": (1, 8, 8), "mlp": (1, 8, 8)}
-NAMES = ["mlp", "cnn", "mobilenetv2", "resnet10", "resnet18", "resnet32", "fasttext", "textcnn"]
+NAMES = ["mlp", "cnn", "mobilenetv2", "resnet10", "resnet18", "resnet32", "resnet8", "fasttext", "textcnn"]
 ALL_UNIFORM = ["cnn", "mobilenetv2", "resnet10"]
 
 
@@ -88,17 +88,18 @@ def test_a_text_models_convolutions_are_uniform_and_its_vectors_normal(built):
         assert_normal(vectors[1:], 1.0, name)
 
 
-def test_resnet32_is_kaiming_normal_but_for_its_biases(built):
-    module = module_of(built, "resnet32")
+@pytest.mark.parametrize(("name", "depth"), [("resnet32", 32), ("resnet8", 8)])
+def test_resnets_for_cifar_are_kaiming_normal_but_for_their_biases(name, depth, built):
+    module = module_of(built, name)
     found = layers(module, nn.Conv2d, nn.Linear)
-    assert len(found) == 32
+    assert len(found) == depth
     for where, layer in found:
         assert_normal(layer.weight.detach(), (2 / layer.weight[0].numel()) ** 0.5, where)
     assert_uniform(module.fc.bias.detach(), 64**-0.5, "fc.bias")
     assert module.fc.bias.any()
 
 
-@pytest.mark.parametrize("name", ["mobilenetv2", "resnet10", "resnet18", "resnet32"])
+@pytest.mark.parametrize("name", ["mobilenetv2", "resnet10", "resnet18", "resnet32", "resnet8"])
 def test_batch_norm_starts_as_the_identity(name, built):
     for where, layer in layers(module_of(built, name), nn.BatchNorm2d):
         for one, zero in ((layer.weight, layer.bias), (layer.running_var, layer.running_mean)):

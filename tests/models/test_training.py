@@ -21,13 +21,14 @@ SMALL = [
     ("resnet18", (3, 32, 32)),
     ({"name": "resnet18", "stem": "cifar"}, (3, 16, 16)),
     ("resnet32", (3, 16, 16)),
+    ("resnet8", (3, 16, 16)),
     ("resnet10", (3, 16, 16)),
     ("cnn", (1, 8, 8)),
     ("mlp", (1, 8, 8)),
     ("fasttext", (20,)),
     ("textcnn", (20,)),
 ]
-WITH_BATCH_NORM = SMALL[:5]
+WITH_BATCH_NORM = SMALL[:6]
 
 
 @pytest.mark.parametrize(("model", "shape"), SMALL)
@@ -73,6 +74,7 @@ def test_evaluation_sees_each_sample_alone_and_moves_nothing(model, shape, built
         ("mobilenetv2", (3, 32, 32)),
         ("resnet18", (3, 32, 32)),
         ("resnet32", (3, 32, 32)),
+        ("resnet8", (3, 32, 32)),
         ("resnet10", (3, 32, 32)),
         ("cnn", (28, 28)),
     ],

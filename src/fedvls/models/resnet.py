@@ -1,4 +1,4 @@
-"""Residual networks of basic blocks: ResNet-18, ResNet-32 and the ResNet-10 of FPL.
+"""Residual networks of basic blocks: ResNet-18, ResNet-32, its small form ResNet-8, and the ResNet-10 of FPL.
 
 Parameters have torchvision's names, so weights of its ResNet-18 fit where the number of classes agrees.
 """
@@ -95,6 +95,13 @@ def resnet32(sample_shape: tuple[int, ...], classes: int) -> nn.Module:
     """ResNet-32 for CIFAR, with shortcuts that have no parameters (464,154 parameters for 10 classes)."""
     channels, _, _ = image_shape("resnet32", sample_shape)
     return FanInResNet(channels, classes, (16, 32, 64), 5, "cifar", "zero-pad")
+
+
+@MODELS.register("resnet8")
+def resnet8(sample_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """ResNet-32 with one block per stage: small enough for a CPU (75,290 parameters for 10 classes)."""
+    channels, _, _ = image_shape("resnet8", sample_shape)
+    return FanInResNet(channels, classes, (16, 32, 64), 1, "cifar", "zero-pad")
 
 
 @MODELS.register("resnet10")
