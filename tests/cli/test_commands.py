@@ -175,14 +175,15 @@ def test_help_loads_no_torch():
     assert done.stdout.strip() == "[]"
 
 
-def test_ctrl_c_ends_cleanly_and_says_how_to_resume(tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_or_a_schedulers_request_ends_cleanly_and_says_how_to_resume(tmp_path, how):
     arguments = ["run", "--dataset", "digits", "--rounds", 500, "--epochs", 2, "--device", "cpu", "--out", "r"]
     process = start_command(*arguments, cwd=tmp_path, stderr=subprocess.PIPE)
     log, deadline = tmp_path / "r" / "metrics.jsonl", time.monotonic() + 60
     # The fourth line of the log says that the third round is over: its checkpoint is written after its line.
     while not (log.exists() and log.read_bytes().count(b"\n") >= 4) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     found = re.fullmatch(r"stopped after round (\d+) of 500; resume with: fedvls resume r\n", errors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import signal
 import sys
 import warnings
 
@@ -35,11 +36,16 @@ class _OneLine(logging.Handler):
         print(f"{kind}: {record.getMessage()}", file=sys.stderr)
 
 
+def _answer_like_ctrl_c(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def main() -> None:
-    """Entry point: a user's mistake is one line and exit code 2; Ctrl-C is 130."""
+    """Entry point: a user's mistake is one line and exit code 2; Ctrl-C and SIGTERM are 130."""
     handler, log = _OneLine(), logging.getLogger("fedvls")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
+    before = signal.signal(signal.SIGTERM, _answer_like_ctrl_c)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
@@ -53,5 +59,6 @@ def main() -> None:
     except BrokenPipeError:  # `fedvls show | head`
         sys.exit(141)
     finally:
+        signal.signal(signal.SIGTERM, before)
         log.removeHandler(handler)
         log.setLevel(logging.NOTSET)
