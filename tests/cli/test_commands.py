@@ -167,6 +167,19 @@ def test_every_command_explains_itself_with_an_example(tmp_path, command):
     assert f"Example: fedvls {command}" in run_command(command, "--help", cwd=tmp_path, check=True).stdout
 
 
+def test_a_run_on_the_digits_loads_no_library_that_it_can_do_without(tmp_path):
+    heavy = "sklearn", "scipy", "pandas", "matplotlib", "PIL"
+    code = (
+        "import sys, fedvls\n"
+        f"fedvls.Federation('digits').run('fedvls', rounds=1, epochs=1, out={str(tmp_path / 'r')!r})\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=command_environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_help_loads_no_torch():
     code = "import sys, fedvls.cli; print([m for m in ('torch', 'sklearn', 'matplotlib', 'numpy') if m in sys.modules])"
     done = subprocess.run(

@@ -41,3 +41,8 @@ def test_loading_twice_gives_the_same_bits(digits):
     again = load_dataset(**digits.spec)
     assert again.fingerprint == digits.fingerprint
     assert again.spec == {"name": "digits"}
+
+
+def test_the_file_and_scikit_learns_own_reading_agree(monkeypatch, digits):
+    monkeypatch.setattr("fedvls.data.digits.find_spec", lambda name: None)
+    assert load_dataset("digits").fingerprint == digits.fingerprint

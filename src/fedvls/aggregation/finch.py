@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 
 def finch(points: np.ndarray) -> np.ndarray:
@@ -32,6 +30,9 @@ def _components(points: np.ndarray) -> np.ndarray:
 
     Points that share a neighbour are connected through it, so the links themselves suffice.
     """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
     unit = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
     distance = 1 - unit @ unit.T
     np.fill_diagonal(distance, np.inf)
