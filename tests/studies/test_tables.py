@@ -216,3 +216,27 @@ def test_asking_for_an_axis_leaves_out_what_lacks_it(wanted, columns):
 def test_asking_for_what_excludes_each_other_is_an_error():
     with pytest.raises(UsageError, match=r"nothing with all of these: beta 0.1 or 0.05, shards 2; ask for fewer"):
         narrowed(load_study("ag-news"), {"beta": ["0.1", "0.05"], "shards": ["2"]})
+
+
+@pytest.mark.parametrize(
+    ("pieces", "found"),
+    [
+        (["fedvls", "lam 0.01"], ["fedvls, lam 0.01"]),
+        (["fedvls"], ["fedvls"]),
+        (
+            ["fedavg", "fedvls", "lam 0.01", "fedvls", "no suppression"],
+            ["fedavg", "fedvls, lam 0.01", "fedvls", "no suppression"],
+        ),
+        (["fedvls, lam 10.0", "fedavg"], ["fedvls, lam 10.0", "fedavg"]),
+    ],
+)
+def test_a_label_with_a_comma_can_be_asked_for_in_pieces(pieces, found):
+    rows, _ = narrowed(load_study("explanations"), {"row": pieces})
+    assert {row.label for row in rows} == set(found)
+
+
+def test_a_label_that_is_not_there_is_told_beside_those_that_are():
+    with pytest.raises(
+        UsageError, match=r"no row 'lam 0.5'; it has fedavg, .*, 'fedvls, lam 0.01', 'fedvls, lam 1.0',"
+    ):
+        narrowed(load_study("explanations"), {"row": ["fedavg", "lam 0.5"]})

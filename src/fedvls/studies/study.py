@@ -136,21 +136,36 @@ def load_study(name: str) -> Study:
 def narrowed(study: Study, wanted: Mapping[str, Sequence[str]]) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
     """The rows that have a wanted value on every axis in `wanted` that any row has, and the columns likewise.
 
-    `row` and `column` ask for a label. An axis or a value that the study does not have is an error.
+    `row` and `column` ask for a label; one with a comma may come in pieces, as the command line cuts it. An axis or a
+    value that the study does not have is an error.
     """
     sides = {"row": _labelled(study.rows, "row"), "column": _labelled(study.columns, "column")}
     every = [*sides["row"].values(), *sides["column"].values(), dict(study.fixed)]
+    values = {axis: [axes[axis] for axes in every if axis in axes] for axis in wanted}
+    wanted = {axis: _rejoined(texts, values[axis]) for axis, texts in wanted.items()}
     for axis, texts in wanted.items():
-        there = [axes[axis] for axes in every if axis in axes]
+        there = list(dict.fromkeys(repr(v) if "," in str(v) else str(v) for v in values[axis]))
         for text in texts:
-            if not any(_same(value, text) for value in there):
-                have = f"it has {', '.join(dict.fromkeys(map(str, there)))}" if there else "that is no axis of it"
+            if not any(_same(value, text) for value in values[axis]):
+                have = f"it has {', '.join(there)}" if there else "that is no axis of it"
                 raise UsageError(f"study {study.name!r} has no {axis} {text!r}; {have}")
     rows, columns = (_wanted(side, wanted) for side in sides.values())
     if not (rows and columns):
         together = ", ".join(f"{axis} {' or '.join(texts)}" for axis, texts in wanted.items())
         raise UsageError(f"study {study.name!r} has nothing with all of these: {together}; ask for fewer")
     return rows, columns
+
+
+def _rejoined(texts: Sequence[str], values: Sequence[Any]) -> list[str]:
+    """Neighbours that are one value together, as one: the longest that are."""
+    joined: list[str] = []
+    first = 0
+    while first < len(texts):
+        runs = {", ".join(texts[first:end]): end for end in range(first + 1, len(texts) + 1)}
+        found = [text for text in runs if any(_same(value, text) for value in values)]
+        joined.append(found[-1] if found else texts[first])
+        first = runs[joined[-1]]
+    return joined
 
 
 def _labelled(points: Sequence[Point], side: str) -> dict[Point, dict[str, Any]]:
