@@ -106,7 +106,8 @@ class Federation:
             domains=self.data.domain_train,
         )
         self.device = resolve_device(device, dtype)
-        self._resident = ResidentData(self.data, self.device, DTYPES[dtype])
+        with told_when_full(self.device):
+            self._resident = ResidentData(self.data, self.device, DTYPES[dtype])
         check_engine(engine, self._resident)
 
     @staticmethod

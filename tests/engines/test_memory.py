@@ -70,6 +70,17 @@ def test_a_full_gpu_is_one_line_and_the_run_goes_on_from_its_checkpoint(gpu, mon
     assert [r["round"] for r in federation.run("fedavg", rounds=3, epochs=1, out=tmp_path / "run").records] == [1, 2, 3]
 
 
+def test_a_gpu_too_full_for_the_data_is_one_line(gpu, monkeypatch):
+    gpu(free=0, reserved=1)
+
+    def no_room(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 586.00 MiB.")
+
+    monkeypatch.setattr("fedvls.federation.ResidentData", no_room)
+    with pytest.raises(RunError, match="of 90 GiB this run has 1 and other programs 89;"):
+        Federation("digits", clients=2, device="cpu")
+
+
 def test_a_failure_that_shows_again_while_waiting_for_the_gpu_is_not_told_twice(monkeypatch):
     waited = []
 
