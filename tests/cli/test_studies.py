@@ -113,6 +113,15 @@ def test_every_study_of_an_archive_is_rebuilt_with_one_line_each(archived):
     ]
 
 
+def test_rebuilding_everything_says_how_many_runs_are_in_no_table(archived):
+    folder, _, scale, _ = archived
+    _, told, rest = call(folder, "reproduce", "--from-archive", "results", "--out", "none")
+    assert told == ""
+    assert rest.startswith("in none of these tables: 2 of the runs in results")
+    *_, rest = call(folder, "reproduce", "--from-archive", "results", *scale, "--out", "all")
+    assert rest == ""
+
+
 def test_unpacking_twice_keeps_what_is_there(archived):
     folder, *_ = archived
     first, second = (call(folder, "archive", "unpack", "results", "-o", "back")[1].splitlines() for _ in range(2))

@@ -132,17 +132,24 @@ def reproduce(
 
 
 def _rebuild_every(archive: Path, out: Path, scale: Scale, score: str) -> None:
-    """One line per study of which the archive has runs."""
-    from ..studies.archive import archived_files, take_from_archive
+    """One line per study of which the archive has runs, and one for the runs that are in none."""
+    from ..studies.archive import archived, archived_files, take_from_archive
     from ..studies.reproduce import archived_selections
     from ..studies.reproduce import reproduce as run_study
 
-    archived_files([archive])  # a folder without runs is said now
+    others = set(archived_files([archive]))  # a folder without runs is said now
     for selection in archived_selections(archive, scale):
         found = take_from_archive(selection.jobs, archive, out / "runs")
         _, files = run_study(selection, out, None, score, unfinished=True)
         folder, names = files[0].parent, ", ".join(file.name for file in files)
         typer.echo(f"{selection.study.name}: {found} run{'s' * (found > 1)} -> {folder}: {names}")
+        others -= {archived(job, archive) for job in selection.jobs}
+    if others:
+        typer.echo(
+            f"in none of these tables: {len(others)} of the runs in {archive} (with changes of their own: "
+            "name the study and --set)",
+            err=True,
+        )
 
 
 def _print_cost(selection: Selection, root: Path, unfinished: bool, form: str) -> None:
