@@ -18,7 +18,7 @@ from .data import FederatedData
 from .data.resident import ResidentData
 from .engines import ClientTask, Engine, RoundJob, Update, choose
 from .engines.base import Evaluator, are_finite
-from .engines.memory import settle
+from .engines.memory import give_back, settle
 from .engines.samples import to_device
 from .errors import RunError
 from .evaluation import Evaluation, drift_diversity, evaluate_each
@@ -87,6 +87,7 @@ class RoundLoop:
             settle(self.data.device)
             for engine in self._engines.values():
                 engine.close()
+            give_back()
 
     def _complete(self) -> Result:
         self._restore()

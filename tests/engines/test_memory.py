@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedvls import Federation, RunError
-from fedvls.engines.memory import free_memory, runs_at_once, settle
+from fedvls.engines.memory import free_memory, give_back, is_lost, runs_at_once, settle
 from fedvls.loop import RoundLoop
 
 GIB = 2**30
@@ -93,3 +93,27 @@ def test_a_failure_that_shows_again_while_waiting_for_the_gpu_is_not_told_twice(
     assert waited == []
     settle(GPU)
     assert waited == [GPU]
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_gpu_that_has_failed_is_noticed_and_nothing_is_asked_of_it_in_vain(monkeypatch, failed):
+    asked = []
+
+    def operation():
+        asked.append(1)
+        if failed:
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", operation)
+    monkeypatch.setattr(torch.cuda, "empty_cache", operation)
+    give_back()
+    assert is_lost() == failed
+    assert len(asked) == 2
+
+
+def test_a_run_gives_its_freed_memory_back_so_that_the_next_one_can_capture_steps(stripes, monkeypatch):
+    given = []
+    monkeypatch.setattr("fedvls.loop.give_back", lambda: given.append(1))
+    Federation(stripes, clients=2, model="mlp").run("fedavg", 1, 1, out=None)
+    assert given == [1]

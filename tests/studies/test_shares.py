@@ -30,6 +30,13 @@ import fedvls.loop
 fedvls.loop.settle = lambda device: Path(__file__).with_name(f"settled-{os.getpid()}").touch()
 """
 
+LOSE = """
+from pathlib import Path
+from fedvls.engines import memory
+once = Path(__file__).with_name("lost")
+memory.is_lost = lambda: not once.exists() and not once.touch()
+"""
+
 
 def job_of(**changes):
     return Job(RunConfig.from_mapping({**TINY, **changes}))
@@ -44,6 +51,18 @@ def test_a_worker_is_told_its_share_of_cores_and_how_many_runs_there_are(tmp_pat
     look.write_text(LOOK)
     assert [error for _, error in processes(3)([job_of(imports=[str(look)])], tmp_path / "runs")] == [None]
     assert look.with_suffix(".txt").read_text() == f"2 {runs}"
+
+
+def test_a_worker_that_has_lost_the_gpu_is_replaced_and_says_so_in_one_line(tmp_path, capfd):
+    """What another program's failure did to it stays with the process."""
+    lose = tmp_path / "lose.py"
+    lose.write_text(LOSE)
+    job = job_of(imports=[str(lose)])
+    assert [error for _, error in processes(1)([job], tmp_path / "runs")] == [None]
+    assert (tmp_path / "lost").exists()
+    told = capfd.readouterr().err
+    assert f"the GPU failed {job.folder(tmp_path / 'runs').name}" in told
+    assert "Traceback" not in told
 
 
 def test_a_job_that_has_nothing_to_start_from_fails_alone_and_leaves_no_process(tmp_path):

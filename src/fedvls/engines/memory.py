@@ -53,3 +53,21 @@ def settle(device: torch.device) -> None:
     if device.type == "cuda":
         with suppress(RuntimeError):
             torch.cuda.synchronize(device)
+
+
+def give_back() -> None:
+    """PyTorch keeps a GPU's freed memory for itself. Others may need it, and so may the next run in this process: while
+    a step is being captured, the memory of captured steps that are gone cannot be had."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        with suppress(RuntimeError):
+            torch.cuda.empty_cache()
+
+
+def is_lost() -> bool:
+    """Whether the GPU has failed this process: its errors stay until the process ends."""
+    try:
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False

@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from ..engines.memory import runs_at_once
+from ..engines import memory
 from ..engines.parallel import cores
 from ..errors import FedvlsError
 from ..runs.config import RunConfig
@@ -99,7 +99,7 @@ def _work(pipe: Connection, workers: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     # Somebody who knows of other commands' runs on the GPU can say that there are more.
-    share = {"FEDVLS_CORES": max(1, cores() // workers), "FEDVLS_RUNS": max(workers, runs_at_once())}
+    share = {"FEDVLS_CORES": max(1, cores() // workers), "FEDVLS_RUNS": max(workers, memory.runs_at_once())}
     os.environ |= {name: str(value) for name, value in share.items()}
     while True:
         try:
@@ -107,16 +107,10 @@ def _work(pipe: Connection, workers: int) -> None:
         except (EOFError, OSError):
             return
         error = run_mapping(values, Path(folder))
-        _give_back_device_memory()
+        memory.give_back()
+        if memory.is_lost():
+            sys.exit(f"the GPU failed {Path(folder).name}, perhaps after another program did; a new worker goes on")
         pipe.send(error)
-
-
-def _give_back_device_memory() -> None:
-    """PyTorch keeps freed memory of a GPU for itself; other workers' runs may need it now."""
-    import torch
-
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.empty_cache()
 
 
 def _end_with_parent() -> None:
