@@ -101,6 +101,13 @@ def _work(pipe: Connection, workers: int) -> None:
     # Somebody who knows of other commands' runs on the GPU can say that there are more.
     share = {"FEDVLS_CORES": max(1, cores() // workers), "FEDVLS_RUNS": max(workers, memory.runs_at_once())}
     os.environ |= {name: str(value) for name, value in share.items()}
+    try:
+        _run_what_comes(pipe)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # on its way out already
+
+
+def _run_what_comes(pipe: Connection) -> None:
     while True:
         try:
             values, folder = pipe.recv()
