@@ -21,7 +21,7 @@ SMALL = ["--dataset", "digits", "--rounds", "2", "--epochs", "1", "--device", "c
 def test_reproduce_lists_every_study(tmp_path):
     told = run_command("reproduce", cwd=tmp_path, check=True).stdout
     listed = json.loads(run_command("reproduce", "--json", cwd=tmp_path, check=True).stdout)
-    assert len(listed) == 29
+    assert len(listed) == 30
     assert all(study["name"] in told and study["title"] in told for study in listed)
 
 

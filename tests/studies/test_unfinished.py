@@ -129,3 +129,11 @@ def test_curves_are_drawn_as_far_as_they_are_compared(tmp_path):
     assert {name: len(curve) for name, (curve,) in rows.items()} == {"fedavg": 12, "fedvls": 12}
     assert "12 of 100 rounds so far" in curves["label"]
     assert [file.name for file in files if file.suffix == ".png"] == ["curves-cifar10-beta-0.1.png"]
+
+
+def test_curves_of_the_first_rounds_end_with_them(tmp_path):
+    asked = {"row": ["fedavg", "fedvls"]}
+    _, files = table_of(tmp_path, "teacher-mode", asked, [43, 41])
+    curves = json.loads(next(file for file in files[0].parent.glob("curves.json")).read_text())["curves"]
+    lengths = {column: {len(curve) for (curve,) in rows.values()} for column, rows in curves.items()}
+    assert lengths == {"first 12 rounds": {12}, "first 40 rounds": {40}}

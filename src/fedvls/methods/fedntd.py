@@ -11,7 +11,7 @@ def fedntd(beta: float = 0.1, temperature: float = 1.0) -> Method:
 
     L = CE(z, y) + beta * T^2 * mean_i KL(softmax_{c != y}(t/T) || softmax_{c != y}(z/T))
     beta: 0.1 in the FedVLS paper, 1 in the original; its temperature is unstated, so the original's 1.
-    Deviation: the teacher runs in eval mode, always (the original leaves that to chance).
+    Deviation: the teacher runs in eval mode unless the recipe says otherwise (the original leaves that to chance).
     """
     temperature_and_weight("fedntd", temperature, beta=beta)
     return Method(objective=cross_entropy() + beta * not_true_distillation(temperature))

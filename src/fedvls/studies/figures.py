@@ -16,7 +16,7 @@ from ..report.figures import convergence, partition_heat_map, save
 from ..runs.files import to_json
 from ..runs.store import RunDirectory
 from .study import Point
-from .table import StudyTable
+from .table import Entry, StudyTable
 
 PALETTE = ("#b8b8b8", "#0072b2", "#e69f00", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")
 HATCHES = ("", "//", "..", "xx", "\\\\", "++", "--")
@@ -34,13 +34,18 @@ def curves_of(table: StudyTable) -> dict[str, dict[str, list[list[float]]]]:
     return {
         column.label: {
             row.label: [
-                [r["accuracy"] for r in RunDirectory(Path(run)).records()[: entry.length]] for run in entry.runs
+                [r["accuracy"] for r in RunDirectory(Path(run)).records()[: _counted(entry)]] for run in entry.runs
             ]
             for row in table.rows
             if (entry := table.entry(row, column)).runs
         }
         for column in table.columns
     }
+
+
+def _counted(entry: Entry) -> int | None:
+    """The rounds of each run that the column asks for, or that all runs it is compared with have; None for all."""
+    return entry.rounds if "first" in entry.column.axes else entry.length
 
 
 def _curves(table: StudyTable, folder: Path) -> list[Path]:

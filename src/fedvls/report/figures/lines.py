@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ def convergence(curves: dict[str, list[list[float]]], title: str, path: Path) ->
         figure, axes = plots.subplots(figsize=(6.4, 4))
         draw_lines(axes, groups, accuracy_points, "test accuracy, %")
         axes.set_title(title, fontsize=10)
-        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))  # beside: curves fill the frame
+        handles, _ = axes.get_legend_handles_labels()
+        names = [textwrap.fill(group.label, 24) for group in groups]
+        axes.legend(handles, names, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))  # curves fill the frame
         return save(figure, path)
 
 
