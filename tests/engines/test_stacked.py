@@ -186,6 +186,26 @@ def test_a_teacher_in_train_mode_sees_the_minibatches_of_its_clients(stripes, na
     assert same != asks
 
 
+@pytest.mark.parametrize("engine", ["sequential", "stacked"])
+@pytest.mark.parametrize(("name", "weight"), [("fedvls", "lam"), ("fedntd", "beta")])
+def test_distillation_does_not_pull_at_the_first_step_if_the_teacher_normalises_as_the_client_does(
+    stripes, engine, name, weight
+):
+    """Equal weights, equal minibatch, equal mode: equal logits, so the slope of any divergence between them is 0. In
+    evaluation mode the teacher disagrees from the start."""
+    ends = {}
+    for mode in ("train", "eval"):
+        for value in (0.0, 1e3):
+            fed = fedvls.Federation(
+                stripes, clients=4, model=batch_norm_net(), engine=engine, dtype="float64", device="cpu"
+            )
+            whole = {"batch_size": 1000, "weight_decay": 0.0, "out": None, "teacher_mode": mode}
+            ends[mode, value] = fed.run(fedvls.get_method(name, **{weight: value}), 1, 1, **whole).weights.tensors()
+    assert_close(ends["train", 1e3], ends["train", 0.0], 1e-12)
+    with pytest.raises(AssertionError):
+        assert_close(ends["eval", 1e3], ends["eval", 0.0], 1e-3)
+
+
 def test_what_cannot_be_stacked_is_refused_with_the_reason(stripes):
     fed = fedvls.Federation(stripes, clients=3, model=batch_norm_net(), engine="stacked", device="cpu")
     with pytest.raises(fedvls.UsageError, match="teacher_mode = train: the method compares features"):
