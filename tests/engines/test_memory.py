@@ -96,7 +96,7 @@ def test_a_failure_that_shows_again_while_waiting_for_the_gpu_is_not_told_twice(
 
 
 @pytest.mark.parametrize("failed", [False, True])
-def test_a_gpu_that_has_failed_is_noticed_and_nothing_is_asked_of_it_in_vain(monkeypatch, failed):
+def test_a_gpu_that_has_failed_is_noticed_and_giving_memory_back_to_it_raises_nothing(monkeypatch, failed):
     asked = []
 
     def operation():
