@@ -114,7 +114,7 @@ def _run_what_comes(pipe: Connection) -> None:
         except (EOFError, OSError):
             return
         error = run_mapping(values, Path(folder))
-        memory.give_back()
+        memory.give_back()  # by now also that of the data, which the run still held at its end
         if memory.is_lost():
             sys.exit(f"the GPU failed {Path(folder).name}, perhaps after another program did; a new worker goes on")
         pipe.send(error)
