@@ -14,7 +14,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
-from fedvls.kernels import tiles
+from fedvls.kernels import batch_norms, tiles
 from fedvls.kernels.fused import Fused
 from fedvls.kernels.values import Delta, Raw, Source
 
@@ -58,12 +58,24 @@ def products(compute: torch.dtype, inputs: int, outputs: int) -> None:
     delta = Delta(image(outputs), image(outputs), torch.zeros(CLIENTS, 3, outputs))
     for source in (Source(*made, (made,), relu=True), Source(made.y, None, (made,), relu=False)):
         ops.pointwise(source.x, w, source.normal, rows)
-        ops.pointwise_backward(delta, w, source, rows, torch.zeros(CLIENTS, outputs, inputs, 1, 1), None, wanted=True)
+        into = torch.zeros(CLIENTS, outputs, inputs, 1, 1)
+        g, sums, left = ops.pointwise_backward(delta, w, source, rows, into, None, wanted=True)
+        ops.moments(sums, 1, g, made, rows, (torch.zeros(CLIENTS, inputs), torch.zeros(CLIENTS, inputs)), left)
+
+
+def norm(compute: torch.dtype, channels: int) -> None:
+    """BatchNorm for any module, forward and backward."""
+    x = torch.zeros(BATCH, channels, SIZE, SIZE, dtype=compute).contiguous(memory_format=torch.channels_last)
+    gamma, beta, mean, var = (torch.zeros(channels) for _ in range(4))
+    y = batch_norms.batch_norm(x.requires_grad_(), gamma, beta, (mean, var), None, 1e-5, 0.1)
+    assert y is not None
+    torch.autograd.grad(y, x, torch.zeros_like(y))
 
 
 if __name__ == "__main__":
     triton.runtime.driver.set_active(Absent())
     launch, JITFunction.run = JITFunction.run, tell
+    few, tiles.dealt = tiles.dealt, lambda tile, *_: tile  # blocks as for many rows, though here are few
     if "overlapping" in sys.argv:
         tiles.forward = lambda *_: tiles.Tile(128, 64, 32, 4, 3)  # as it was for 192 to 32 channels
         products(torch.bfloat16, 192, 32)
@@ -71,3 +83,6 @@ if __name__ == "__main__":
         for inputs, outputs in ((24, 144), (192, 32), (960, 160)):
             products(torch.bfloat16, inputs, outputs)
         products(torch.float32, 192, 32)
+        norm(torch.bfloat16, 144)
+        tiles.dealt = few
+        products(torch.bfloat16, 960, 160)

@@ -12,11 +12,12 @@ import objectives
 import torch
 from networks import apart, cohort, errors, small_network
 from torch import Tensor
+from torch.nn import functional
 
 from fedvls import kernels
 from fedvls.kernels.fused import Fused
 from fedvls.kernels.reference import Reference
-from fedvls.kernels.values import Delta, Raw, Source, Statistics, Tracked
+from fedvls.kernels.values import Delta, Operations, Parts, Raw, Source, Statistics, Tracked
 
 FUSED, PLAIN = Fused(torch.float32, tf32=False), Reference(torch.float32)
 EITHER = (FUSED, PLAIN)
@@ -70,6 +71,13 @@ def forward_agrees(draw: Draw, made: list[tuple[Tensor, Statistics]], what: obje
         same(one, other, what)
 
 
+def added(ops: Operations, left: Parts | None, into: Tensor) -> Tensor:
+    """The weights' gradient, its parts added."""
+    if left is not None:
+        ops.summed(left)
+    return into
+
+
 def backward_agrees(
     draw: Draw, made: list[tuple[Tensor, Tensor, Tensor]], units: tuple[Raw, ...], what: object
 ) -> None:
@@ -115,7 +123,8 @@ def pointwise_backward() -> None:
             made = []
             for ops in EITHER:
                 into = draw(outputs, inputs, 1, 1) * torch.nan
-                made.append((*ops.pointwise_backward(delta, w, source, draw.rows, into, around, wanted=True), into))
+                *found, left = ops.pointwise_backward(delta, w, source, draw.rows, into, around, wanted=True)
+                made.append((*found, added(ops, left, into)))
             backward_agrees(draw, made, source.made_by, (inputs, outputs, source.relu))
 
 
@@ -131,7 +140,8 @@ def depthwise() -> None:
         slopes = []
         for ops in EITHER:
             into = draw(channels, 1, 3, 3) * torch.nan
-            slopes.append((*ops.depthwise_backward(delta, w, unit, stride, draw.rows, into), into))
+            *found, left = ops.depthwise_backward(delta, w, unit, stride, draw.rows, into)
+            slopes.append((*found, added(ops, left, into)))
         backward_agrees(draw, slopes, (unit,), (channels, size, stride))
 
 
@@ -198,6 +208,39 @@ def separate_tensors() -> None:
     assert max(found.values()) < TOLERANCE, found
 
 
+def batch_norm() -> None:
+    """Against PyTorch's in float64 over the real samples alone; padding has no gradient."""
+    shapes = (((5, 7, 3, 4), None), ((6, 40, 5, 5), 4), ((9, 33), None), ((8, 5), 3), ((70, 3, 6, 6), 69))
+    for seed, (shape, real) in enumerate(shapes):
+        random = torch.Generator().manual_seed(seed)
+        channels, count = shape[1], shape[0] if real is None else real
+        x, slope = (torch.randn(shape, generator=random) + 2 for _ in range(2))
+        if len(shape) == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        slope[count:] = 0  # nobody asks for padding's outputs
+        tensors = [torch.rand(channels, generator=random) + 0.5 for _ in range(4)]
+        found = []
+        for dtype in (torch.float32, torch.float64):
+            leaves = [t.to(dtype, copy=True).requires_grad_() for t in (x, *tensors[:2])]
+            running = tensors[2].to(dtype, copy=True), tensors[3].to(dtype, copy=True)
+            if dtype == torch.float32:
+                limit = None if real is None else torch.tensor(real)
+                out = kernels.batch_norm(*leaves, running, limit, 1e-5, 0.1)
+                assert out is not None
+                assert out.stride() == x.stride()
+                assert out.isfinite().all()
+            else:
+                out = functional.batch_norm(leaves[0][:count], *running, *leaves[1:], True, 0.1, 1e-5)
+            slopes = torch.autograd.grad(out, leaves, slope[: len(out)].to(dtype))
+            assert not slopes[0][count:].any()
+            found.append([part.detach() for part in (out[:count], *running, slopes[0][:count], *slopes[1:])])
+        for one, other in zip(*found, strict=True):
+            same(one, other, shape)
+    gamma, beta = torch.ones(3), torch.zeros(3)
+    for x in (torch.ones(4, 3, 2, 2), torch.ones(4, 3).double(), torch.ones(4, 3, 2)):
+        assert kernels.batch_norm(x, gamma, beta, None, None, 1e-5, 0.1) is None, "PyTorch's own are for these"
+
+
 def folded() -> None:
     module = small_network().eval()
     with torch.no_grad():
@@ -211,7 +254,7 @@ def folded() -> None:
 
 
 CHECKS: tuple[Callable[[], None], ...] = (
-    pointwise, pointwise_backward, depthwise, around, rounded, network, same_bits, separate_tensors, folded,
+    pointwise, pointwise_backward, depthwise, around, rounded, network, same_bits, separate_tensors, folded, batch_norm,
     objectives.terms, objectives.shapes, objectives.extremes, objectives.padding, objectives.not_numbers,
     objectives.coverage, objectives.gathering, objectives.chains,
     objectives.training,

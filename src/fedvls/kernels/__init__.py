@@ -1,15 +1,16 @@
 """Kernels that train many clients at once, each pass over memory doing the work of several.
 
 This is the whole interface: `available`; `convnet` and `folded` for convolutional networks, `biased_` and
-`bias_backward` for Linear layers, `objective` for losses, `gathered` for minibatches. Where Triton is missing plain
-PyTorch operations do the same, slower and to the same result.
+`bias_backward` for Linear layers, `batch_norm` for networks of any other kind, `objective` for losses, `gathered` for
+minibatches, `rehearse` to compile ahead. Where Triton is missing plain PyTorch operations do the same, slower and to
+the same result.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,14 @@ def folded(module: nn.Module, tensors: dict[str, Tensor], compute: torch.dtype, 
     return Folded(found, tensors, compute, PlainInference(compute))
 
 
+def rehearse(run: Callable[[], object], device: torch.device) -> None:
+    """Compile the kernels that `run` launches, all at once; what it computes is meaningless."""
+    if available(device):
+        from .launching import rehearse
+
+        rehearse(run)
+
+
 def objective(terms: Sequence[Term], device: torch.device) -> FusedObjective | None:
     """The value of these terms and its slope with respect to the logits in one launch, or None where autograd is to
     compute them: without Triton, and for terms that the kernel does not know."""
@@ -96,6 +105,25 @@ def gathered(
     from . import minibatch
 
     return minibatch.gathered(step, rows, lengths, samples, own, width)
+
+
+def batch_norm(
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    running: tuple[Tensor, Tensor] | None,
+    real: Tensor | None,
+    eps: float,
+    momentum: float,
+) -> Tensor | None:
+    """BatchNorm of x `[B, C]` or `[B, C, H, W]` over its first `real` samples (None: all), with a gradient; running
+    mean and variance move in place. None where PyTorch is to do it: without Triton, in float64, and for images that do
+    not lie channels last."""
+    if not available(x.device):
+        return None
+    from . import batch_norms
+
+    return batch_norms.batch_norm(x, gamma, beta, running, real, eps, momentum)
 
 
 def biased_(y: Tensor, bias: Tensor, relu: bool) -> Tensor:

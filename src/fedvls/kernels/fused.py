@@ -12,7 +12,7 @@ from torch import Tensor
 from . import depthwise, depthwise_backward, elementwise, narrow, pointwise, statistics, tiles
 from .launching import rehearse
 from .packing import Packing
-from .values import Delta, Raw, Source, Statistics, Tensors, Tracked
+from .values import Delta, Parts, Raw, Source, Statistics, Tensors, Tracked
 
 
 def _geometry(x: Tensor) -> tuple[int, int, int, int, int]:
@@ -25,6 +25,19 @@ def _statistics(clients: int, parts: int, channels: int, device: torch.device) -
     """Room for the statistics of so many tiles."""
     values = torch.empty((clients, parts, 2, channels), dtype=torch.float32, device=device)
     return Statistics(values, torch.empty((clients, parts), dtype=torch.float32, device=device))
+
+
+NOTHING = {"SIZE": 0, "ROW": 1, "KEPT": 1, "BS": 1, "BLOCK": 16}
+
+
+def _summing(left: Parts) -> tuple[int, dict[str, int]]:
+    """Programs per client that add the parts, and how."""
+    parts, outputs, inputs = left.values.shape[1:]
+    kept = left.into[0, 0].numel()
+    together = tiles.together(parts)
+    block = 1024 // together
+    options = {"SIZE": outputs * inputs, "ROW": inputs, "KEPT": kept, "BS": together, "BLOCK": block}
+    return triton.cdiv(outputs * kept, block), options
 
 
 class Fused:
@@ -62,6 +75,7 @@ class Fused:
         if normal is None and inputs <= tiles.WIDEN:
             return y, self._widen(x, w, y, rows)
         tile = tiles.forward(inputs, outputs, self.wide)
+        tile = tiles.dealt(tile, m, clients * triton.cdiv(outputs, tile.outputs))
         parts = triton.cdiv(m, tile.rows)
         made = _statistics(clients, parts, outputs, x.device)
         pointwise.forward[(parts * triton.cdiv(outputs, tile.outputs), clients)](
@@ -111,11 +125,12 @@ class Fused:
         values, counts = statistics_
         clients, parts, _, channels = values.shape
         normal = values.new_empty((clients, 4, channels))
-        mean, var, batches = tracked or (values, values, values)
+        mean, var, batches = (values if t is None else t for t in tracked or (None, None, None))
         statistics.normalise[(triton.cdiv(channels, 16), clients)](
             values, counts, rows, gamma, beta, mean, var, batches, normal, parts,
             *(tensor.stride(0) for tensor in (gamma, beta, mean, var, batches)), eps, momentum,
-            C=channels, TRACK=tracked is not None, ONCE=parts <= 512, BT=tiles.covering(parts), BC=16,
+            C=channels, TRACK=tracked is not None, COUNT=tracked is not None and tracked.batches is not None,
+            ONCE=parts <= 512, BT=tiles.covering(parts), BC=16,
             num_warps=8 if parts > 128 else 4,
         )  # fmt: skip
         return normal
@@ -151,32 +166,57 @@ class Fused:
         return g, partial
 
     def moments(
-        self, sums: Tensor, which: int, g: Tensor, unit: Raw, rows: Tensor, into: tuple[Tensor, Tensor]
+        self,
+        sums: Tensor,
+        which: int,
+        g: Tensor,
+        unit: Raw,
+        rows: Tensor,
+        into: tuple[Tensor, Tensor],
+        left: Parts | None = None,
     ) -> Delta:
         clients, _, per_sample, _, channels = _geometry(g)
         parts, count = sums.shape[1:3]
         coefficients = sums.new_empty((clients, 3, channels))
-        statistics.moments[(triton.cdiv(channels, 16), clients)](
+        values, target = left or (sums, sums)
+        more, options = (0, NOTHING) if left is None else _summing(left)
+        statistics.moments[(triton.cdiv(channels, 16) + more, clients)](
             sums, rows, unit.normal, coefficients, *into, parts, into[0].stride(0), into[1].stride(0),
+            values, target, target.stride(0), values.shape[1],
             POSITIONS=per_sample, SUMS=count, WHICH=which, C=channels, BT=min(tiles.covering(parts), 128), BC=16,
+            **options,
         )  # fmt: skip
         return Delta(g, unit.y, coefficients)
 
+    def summed(self, left: Parts) -> None:
+        blocks, options = _summing(left)
+        values, into = left
+        statistics.summed[(blocks, len(into))](values, into, into.stride(0), values.shape[1], **options)
+
+    def output_gradients(self, delta: Delta, rows: Tensor, out: Tensor) -> Tensor:
+        """dy written out, real samples only."""
+        clients, _, per_sample, m, channels = _geometry(delta.g)
+        elementwise.output_gradients[(triton.cdiv(m, 64), clients)](
+            *delta, out, rows, m, PER_SAMPLE=per_sample, C=channels, BM=64, BC=tiles.power(channels, most=64)
+        )
+        return out
+
     def pointwise_backward(
         self, delta: Delta, w: Tensor, source: Source, rows: Tensor, into: Tensor, residual: Tensor | None, wanted: bool
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Parts | None]:
         outputs, inputs = w.shape[1:]
         if source.normal is not None and outputs <= tiles.PROJECT:
             return self._project_backward(delta, w, source, source.normal, rows, into)
         few = inputs <= tiles.EXPAND[0] and outputs <= tiles.EXPAND[1]
         if wanted and few and source.normal is None:
             return self._expand_backward(delta, w, source, rows, into, residual)
-        self._weight_gradient(delta, source, rows, into)
-        return self._input_gradient(delta, w, source, rows, residual) if wanted else (delta.g, delta.coefficients)
+        left = self._weight_gradient(delta, source, rows, into)
+        found = self._input_gradient(delta, w, source, rows, residual) if wanted else (delta.g, delta.coefficients)
+        return *found, left
 
     def _project_backward(
         self, delta: Delta, w: Tensor, source: Source, normal: Tensor, rows: Tensor, into: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Parts | None]:
         clients, _, per_sample, m, inputs = _geometry(source.x)
         outputs = w.shape[1]
         tile = tiles.project_backward(inputs, outputs, self.wide)
@@ -185,21 +225,17 @@ class Fused:
         dx = torch.empty_like(source.x)
         partial = normal.new_empty((clients, parts, 2, inputs))
         weights = normal.new_empty((clients, parts, outputs, inputs))
-        dy = torch.empty_like(delta.g)
-        elementwise.output_gradients[(triton.cdiv(m, 64), clients)](
-            *delta, dy, rows, m, PER_SAMPLE=per_sample, C=outputs, BM=64, BC=tiles.power(outputs, most=64)
-        )
+        dy = self.output_gradients(delta, rows, torch.empty_like(delta.g))
         narrow.project[(blocks, parts, clients)](
             dy, w, source.x, normal, dx, partial, weights, rows, m, share,
             PER_SAMPLE=per_sample, INPUTS=inputs, OUTPUTS=outputs, PRECISION=self.precision,
             BR=tiles.power(outputs - tile.outputs), **tile.launch(),
         )  # fmt: skip
-        self._summed(weights, into)
-        return dx, partial
+        return dx, partial, Parts(weights, into)
 
     def _expand_backward(
         self, delta: Delta, w: Tensor, source: Source, rows: Tensor, into: Tensor, residual: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Parts | None]:
         clients, _, per_sample, m, inputs = _geometry(source.x)
         outputs = w.shape[1]
         tile = tiles.expand_backward(inputs, outputs, self.wide)
@@ -216,8 +252,7 @@ class Fused:
             RESIDUAL=residual is not None, RELU=source.relu, SUMS=sums, PRECISION=self.precision,
             BR=tiles.power(outputs - tile.outputs), **tile.launch(),
         )  # fmt: skip
-        self._summed(weights, into)
-        return dx, partial
+        return dx, partial, Parts(weights, into)
 
     def _input_gradient(
         self, delta: Delta, w: Tensor, source: Source, rows: Tensor, residual: Tensor | None
@@ -225,6 +260,7 @@ class Fused:
         clients, _, per_sample, m, inputs = _geometry(source.x)
         outputs = w.shape[1]
         tile = tiles.input_gradient(inputs, outputs, self.wide)
+        tile = tiles.dealt(tile, m, clients * triton.cdiv(inputs, tile.inputs))
         parts = triton.cdiv(m, tile.rows)
         dx = torch.empty_like(source.x)
         sums = 1 + len(source.made_by) if source.made_by else 0
@@ -239,7 +275,7 @@ class Fused:
         )  # fmt: skip
         return dx, partial
 
-    def _weight_gradient(self, delta: Delta, source: Source, rows: Tensor, into: Tensor) -> None:
+    def _weight_gradient(self, delta: Delta, source: Source, rows: Tensor, into: Tensor) -> Parts | None:
         clients, _, per_sample, m, inputs = _geometry(source.x)
         outputs = delta.g.shape[-1]
         tile = tiles.weight_gradient(inputs, outputs, self.wide)
@@ -253,14 +289,13 @@ class Fused:
             PER_SAMPLE=per_sample, INPUTS=inputs, OUTPUTS=outputs, NORMAL=source.normal is not None,
             PRECISION=self.precision, **tile.launch(),
         )  # fmt: skip
-        if not direct:
-            self._summed(out, into)
+        return None if direct else Parts(out, into)
 
     def depthwise_backward(
         self, delta: Delta, w: Tensor, source: Raw, stride: int, rows: Tensor, into: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Parts | None]:
         clients, batch, height, width, channels = source.y.shape
-        band = tiles.depthwise_backward(height, channels, stride)
+        band = tiles.depthwise_backward(height)
         parts = band.parts(batch * -(-width // 2))
         dx = torch.empty_like(source.y)
         partial = dx.new_empty((clients, parts, 2, channels), dtype=torch.float32)
@@ -269,15 +304,4 @@ class Fused:
             *delta, w, *source, dx, partial, weights, rows, batch, height, width, channels, stride,
             **band.launch(),
         )  # fmt: skip
-        self._summed(weights, into)
-        return dx, partial
-
-    @staticmethod
-    def _summed(partial: Tensor, into: Tensor) -> None:
-        clients, parts, outputs, inputs = partial.shape
-        kept = into[0, 0].numel()
-        together = tiles.together(parts)
-        block = 1024 // together
-        statistics.summed[(triton.cdiv(outputs * kept, block), clients)](
-            partial, into, into.stride(0), parts, SIZE=outputs * inputs, ROW=inputs, KEPT=kept, BS=together, BLOCK=block
-        )  # fmt: skip
+        return dx, partial, Parts(weights, into)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..lift.base import Forward, Padding
 from .structure import Block, Structure, Unit
-from .values import Delta, Operations, Raw, Source, Statistics, Tensors, Tracked
+from .values import Delta, Operations, Parts, Raw, Source, Statistics, Tensors, Tracked
 
 
 class BlockPass(NamedTuple):
@@ -97,6 +97,7 @@ class ConvNet:
             g, sums = back.block(block, made, g, sums)
         delta = back.delta(self.structure.stem, sums, 1, g, saved.stem)
         back.pointwise(self.structure.stem, delta, Source(saved.patches, None, (), relu=False), wanted=False)
+        back.finish()
 
     def _rehearsal(self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, statistics: bool) -> None:
         forward = self.forward(params, buffers, x, rows, features=True, statistics=statistics)
@@ -147,23 +148,39 @@ class _Step(NamedTuple):
         return made, Source(ops.joined(project, False, around, self.rows), None, made.made(), relu=False)
 
 
-class _Backward(NamedTuple):
+@dataclass
+class _Backward:
     """A backward pass under way."""
 
     operations: Operations
     weights: Tensors
     rows: Tensor
     into: Tensors
+    left: Parts | None = None
+    """The last convolution's gradient, if it is still in parts."""
 
     def delta(self, unit: Unit, sums: Tensor, which: int, g: Tensor, made: Raw) -> Delta:
         into = self.into[f"{unit.norm}.weight"], self.into[f"{unit.norm}.bias"]
-        return self.operations.moments(sums, which, g, made, self.rows, into)
+        left, self.left = self.left, None
+        return self.operations.moments(sums, which, g, made, self.rows, into, left)
+
+    def finish(self) -> None:
+        if self.left is not None:
+            self.operations.summed(self.left)
 
     def pointwise(
         self, unit: Unit, delta: Delta, source: Source, residual: Tensor | None = None, wanted: bool = True
     ) -> tuple[Tensor, Tensor]:
         weight, into = self.weights[unit.weight], self.into[unit.weight]
-        return self.operations.pointwise_backward(delta, weight, source, self.rows, into, residual, wanted)
+        g, sums, self.left = self.operations.pointwise_backward(
+            delta, weight, source, self.rows, into, residual, wanted
+        )
+        return g, sums
+
+    def depthwise(self, unit: Unit, delta: Delta, source: Raw) -> tuple[Tensor, Tensor]:
+        weight, into = self.weights[unit.weight], self.into[unit.weight]
+        g, sums, self.left = self.operations.depthwise_backward(delta, weight, source, unit.stride, self.rows, into)
+        return g, sums
 
     def block(self, block: Block, made: BlockPass, g: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
         """The gradient of the block's input, and its sums, from those of its output."""
@@ -171,10 +188,7 @@ class _Backward(NamedTuple):
         lazy = Source(made.filter.y, made.filter.normal, (made.filter,), relu=True)
         inner, inner_sums = self.pointwise(block.project, delta, lazy)
         delta = self.delta(block.filter, inner_sums, 1, inner, made.filter)
-        name = block.filter.weight
-        inner, inner_sums = self.operations.depthwise_backward(
-            delta, self.weights[name], made.expand, block.filter.stride, self.rows, self.into[name]
-        )
+        inner, inner_sums = self.depthwise(block.filter, delta, made.expand)
         residual = g if block.residual else None
         if block.shortcut is not None and made.shortcut is not None:
             around = self.delta(block.shortcut, sums, 2, g, made.shortcut)

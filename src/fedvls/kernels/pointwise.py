@@ -36,6 +36,18 @@ def output_gradient(g, y, coefficients, offsets, mask, c, inside, C: tl.constexp
     return tl.where(mask, c0 * of_g + (c1 * of_y + c2), 0.0)
 
 
+@triton.jit
+def store_statistics(partial, counts, number, total, squares, pivot, rows, c, inside, C: tl.constexpr):
+    """Mean and squared deviations of tile `number`, from the sums of differences to a pivot per channel."""
+    count = tl.maximum(rows, 0).to(tl.float32)
+    some = tl.maximum(count, 1.0)
+    summed = tl.sum(total, 0)
+    out = partial + number * (2 * C) + c
+    tl.store(out, tl.sum(pivot, 0) + summed / some, mask=inside)
+    tl.store(out + C, tl.maximum(tl.sum(squares, 0) - summed * summed / some, 0.0), mask=inside)
+    tl.store(counts + number, count)
+
+
 @kernel(plain=("M",))
 def forward(
     x,
@@ -171,14 +183,8 @@ def widen(
             total += difference
             squares += difference * difference
     if STATISTICS:
-        count = tl.maximum(end - start, 0).to(tl.float32)
-        some = tl.maximum(count, 1.0)
-        summed = tl.sum(total, 0)
         number = k * tl.num_programs(1) + split
-        out = partial + number * (2 * OUTPUTS) + o
-        tl.store(out, tl.sum(pivot, 0) + summed / some, mask=o_inside)
-        tl.store(out + OUTPUTS, tl.maximum(tl.sum(squares, 0) - summed * summed / some, 0.0), mask=o_inside)
-        tl.store(counts + number, count)
+        store_statistics(partial, counts, number, total, squares, pivot, end - start, o, o_inside, OUTPUTS)
 
 
 @triton.jit

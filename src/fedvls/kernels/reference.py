@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .values import Delta, Raw, Source, Statistics, Tensors, Tracked
+from .values import Delta, Parts, Raw, Source, Statistics, Tensors, Tracked
 
 
 class Reference:
@@ -67,7 +67,8 @@ class Reference:
             unbiased = squares / (total - 1).clamp(min=1)
             for running, now in ((tracked.mean, mean), (tracked.var, unbiased)):
                 running.copy_(torch.where(real, (1 - momentum) * running + momentum * now, running))
-            tracked.batches.add_(rows > 0)
+            if tracked.batches is not None:
+                tracked.batches.add_(rows > 0)
         return torch.stack((scale, beta - mean * scale, mean, rstd), 1)
 
     def joined(self, unit: Raw, relu: bool, shortcut: Tensor | Raw | None, rows: Tensor) -> Tensor:
@@ -90,8 +91,17 @@ class Reference:
         return g, self._sums(g, (unit,))
 
     def moments(
-        self, sums: Tensor, which: int, g: Tensor, unit: Raw, rows: Tensor, into: tuple[Tensor, Tensor]
+        self,
+        sums: Tensor,
+        which: int,
+        g: Tensor,
+        unit: Raw,
+        rows: Tensor,
+        into: tuple[Tensor, Tensor],
+        left: Parts | None = None,
     ) -> Delta:
+        if left is not None:
+            self.summed(left)
         scale, _, mean, rstd = unit.normal.unbind(1)
         total = (rows[:, None] * (g.shape[2] * g.shape[3])).clamp(min=1)
         of_beta = sums[:, :, 0].sum(1)
@@ -101,25 +111,29 @@ class Reference:
         into[1].copy_(of_beta)
         return Delta(g, unit.y, torch.stack((scale, slope, -scale * of_beta / total - slope * mean), 1))
 
+    def summed(self, left: Parts) -> None:
+        values, into = left
+        into.copy_(values.sum(1)[..., : into[0, 0].numel()].reshape(into.shape))
+
     def pointwise_backward(
         self, delta: Delta, w: Tensor, source: Source, rows: Tensor, into: Tensor, residual: Tensor | None, wanted: bool
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Parts | None]:
         dy = self._output_gradient(delta, rows)
         z = source.x if source.normal is None else self._activated(Raw(source.x, source.normal))
         gradient = torch.einsum("kbhwo,kbhwi->koi", dy.to(self.wide), self._cleared(z, rows).to(self.wide))
         into.copy_(gradient[..., : into[0, 0].numel()].reshape(into.shape))
         if not wanted:
-            return dy, dy
+            return dy, dy, None
         dx = torch.einsum("kbhwo,koi->kbhwi", dy, w)
         if residual is not None:
             dx = dx + self._cleared(residual, rows)
         if source.relu:
             dx = torch.where(self._affine(source.made_by[0]) > 0, dx, 0.0)
-        return dx, self._sums(dx, source.made_by)
+        return dx, self._sums(dx, source.made_by), None
 
     def depthwise_backward(
         self, delta: Delta, w: Tensor, source: Raw, stride: int, rows: Tensor, into: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Parts | None]:
         dy = self._output_gradient(delta, rows)
         z = self._cleared(self._activated(source), rows).requires_grad_()
         filters = w.detach().clone().requires_grad_()
@@ -127,7 +141,7 @@ class Reference:
             dx, dw = torch.autograd.grad(self._filtered(z, filters, stride), (z, filters), dy)
         into.copy_(dw.reshape(into.shape))
         dx = torch.where(self._affine(source) > 0, dx, 0.0)
-        return dx, self._sums(dx, (source,))
+        return dx, self._sums(dx, (source,)), None
 
     @staticmethod
     def _filtered(z: Tensor, w: Tensor, stride: int) -> Tensor:

@@ -71,6 +71,13 @@ EXPAND = (32, 192)
 # it, a few launches in a million came out wrong. Products of single warps are no slower here: memory is the limit.
 
 
+def dealt(tile: Tile, rows: int, programs: int) -> Tile:
+    """The tile, with fewer rows where it would make fewer programs of so many rows than an H200 has multiprocessors;
+    `programs` share every row."""
+    few = programs * -(-rows // tile.rows) < 132
+    return tile._replace(rows=32) if few and tile.rows > 32 else tile
+
+
 def forward(inputs: int, outputs: int, wide: bool) -> Tile:
     step = power(inputs, most=32 if wide or inputs % 64 == 32 else 64)
     if outputs < 64 or wide:
@@ -110,6 +117,12 @@ def expand_backward(inputs: int, outputs: int, wide: bool) -> Tile:
     return Tile(64 if first <= 64 else 32, power(inputs), first, 2, 1 if wide else 2, 528)
 
 
+def columns(channels: int) -> Tile:
+    """Sums down the columns of activations; programs of many slots run side by side, so no launch need fill a GPU."""
+    width = snug(channels)
+    return Tile(2048 // width, 16, width, 4, 1, 264)
+
+
 class Band(NamedTuple):
     """Pairs of columns and channels that a program of a depthwise convolution walks down at a time, its warps, and how
     many such bands it takes."""
@@ -134,12 +147,8 @@ def depthwise_forward(height: int, channels: int, stride: int) -> Band:
     return Band(8, 16, 2) if stride == 1 else Band(16, 16, 4)
 
 
-def depthwise_backward(height: int, channels: int, stride: int) -> Band:
-    if stride == 2:
-        return Band(8, 16, 1, max(1, 32 // height if height <= 8 else 1))
-    if height <= 16 and channels % 64 == 0:
-        return Band(4, 64, 4, 4)
-    return Band(8, 16, 2)
+def depthwise_backward(height: int) -> Band:
+    return Band(4, 16, 1, 2 if height <= 8 else 1)
 
 
 def together(parts: int) -> int:

@@ -40,6 +40,15 @@ class Delta(NamedTuple):
     coefficients: Tensor
 
 
+class Parts(NamedTuple):
+    """A weight's gradient in parts, still to be added: whatever is launched next can take that along."""
+
+    values: Tensor
+    """`[K, S, O, columns]`"""
+    into: Tensor
+    """Where the sum over S goes, `[K, ...]`; of the columns the first ones."""
+
+
 @dataclass(frozen=True)
 class Source:
     """The input of a pointwise convolution, seen from its backward pass."""
@@ -58,7 +67,7 @@ class Tracked(NamedTuple):
 
     mean: Tensor
     var: Tensor
-    batches: Tensor
+    batches: Tensor | None
 
 
 class Operations(Protocol):
@@ -111,20 +120,32 @@ class Operations(Protocol):
         ...
 
     def moments(
-        self, sums: Tensor, which: int, g: Tensor, unit: Raw, rows: Tensor, into: tuple[Tensor, Tensor]
+        self,
+        sums: Tensor,
+        which: int,
+        g: Tensor,
+        unit: Raw,
+        rows: Tensor,
+        into: tuple[Tensor, Tensor],
+        left: Parts | None = None,
     ) -> Delta:
-        """The gradient through a BatchNorm; those of gamma and beta are written. which: 1, or 2 for a shortcut's."""
+        """The gradient through a BatchNorm; those of gamma and beta are written, and a gradient `left` in parts is
+        added. which: 1, or 2 for a shortcut's."""
+        ...
+
+    def summed(self, left: Parts) -> None:
+        """Adds a gradient left in parts."""
         ...
 
     def pointwise_backward(
         self, delta: Delta, w: Tensor, source: Source, rows: Tensor, into: Tensor, residual: Tensor | None, wanted: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Writes the weights' gradient; if `wanted`, the input's (residual added, ReLU applied) and its sums
-        `[K, T, 1 + len(made_by), C]`."""
+    ) -> tuple[Tensor, Tensor, Parts | None]:
+        """If `wanted`, the input's gradient (residual added, ReLU applied) and its sums `[K, T, 1 + len(made_by), C]`;
+        the weights' gradient is written or left in parts."""
         ...
 
     def depthwise_backward(
         self, delta: Delta, w: Tensor, source: Raw, stride: int, rows: Tensor, into: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Writes the weights' gradient; the input's, behind its ReLU, and its sums."""
+    ) -> tuple[Tensor, Tensor, Parts | None]:
+        """The input's gradient, behind its ReLU, and its sums; the weights' is written or left in parts."""
         ...
