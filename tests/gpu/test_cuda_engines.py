@@ -9,7 +9,10 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fedvls
-from fedvls import methods  # noqa: F401  (registers them)
+from fedvls import (
+    kernels,
+    methods,  # noqa: F401  (registers them)
+)
 from fedvls.engines.capture import Replay
 from fedvls.engines.stack import Stack
 from fedvls.kernels.terms import FusedObjective
@@ -118,6 +121,22 @@ def test_an_objective_is_one_launch(stripes, monkeypatch, name):
     monkeypatch.setattr(Stack, "_step", counted)
     weights(stripes, name, "stacked", "float32")
     assert 5 < min(counts) < 20
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bf16"])
+def test_in_16_bits_any_modules_batch_norm_is_the_packages(stripes, monkeypatch, dtype):
+    """On maps and on vectors; the same bits twice."""
+    taken, original = [], kernels.batch_norm
+
+    def noted(x, *rest):
+        y = original(x, *rest)
+        taken.append((x.dim(), y is not None))
+        return y
+
+    monkeypatch.setattr(kernels, "batch_norm", noted)
+    first, second = (weights(stripes, "fedvls", "graphed", dtype, "batch norm") for _ in range(2))
+    assert set(taken) == ({(4, True), (2, True)} if dtype == "bf16" else set())
+    assert all(torch.equal(t, second[k]) for k, t in first.items())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])

@@ -66,6 +66,36 @@ def test_auto_takes_them_and_says_so(noise):
     assert header["engine"]["name"] == "stacked"
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("real", [None, 40])
+@pytest.mark.parametrize("shape", [(64, 144, 32, 32), (64, 33, 7, 7), (64, 96)], ids=str)
+def test_batch_norm_agrees_with_pytorchs_in_float64(shape, real, dtype):
+    count = real or shape[0]
+    x, slope = (drawn_images(shape, seed).to(dtype) for seed in (0, 1))
+    slope[count:] = 0
+    limit = None if real is None else torch.tensor(real, dtype=torch.int32, device="cuda")
+    found = []
+    for kind in (torch.float32, torch.float64):
+        leaves = [x.detach().to(dtype if kind == torch.float32 else kind).requires_grad_()]
+        leaves += [torch.linspace(0.5, 1.5, shape[1], device="cuda", dtype=kind, requires_grad=True) for _ in range(2)]
+        running = [torch.ones(shape[1], device="cuda", dtype=kind) for _ in range(2)]
+        if kind == torch.float32:
+            y = kernels.batch_norm(*leaves, tuple(running), limit, 1e-5, 0.1)
+            assert y is not None
+            assert y.stride() == x.stride()
+        else:
+            y = torch.nn.functional.batch_norm(leaves[0][:count], *running, *leaves[1:], True, 0.1, 1e-5)
+        slopes = torch.autograd.grad(y, leaves, slope[: len(y)].to(y.dtype))
+        found.append([y[:count].detach(), *running, slopes[0][:count], *slopes[1:]])
+    for mine, theirs in zip(*found, strict=True):
+        assert float((mine.double() - theirs).norm() / theirs.norm()) < (1e-5 if dtype == torch.float32 else 5e-3)
+
+
+def drawn_images(shape, seed):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed)) + 0.5
+    return x.to("cuda", memory_format=torch.channels_last if len(shape) == 4 else torch.contiguous_format)
+
+
 @pytest.mark.parametrize("dtype", list(BOUND), ids=str)
 @pytest.mark.parametrize("name", list(OBJECTIVES))
 def test_objectives_agree_with_autograd(name, dtype):

@@ -36,6 +36,26 @@ def test_equals_batch_norm_over_the_real_samples(layer, shape, affine):
         torch.testing.assert_close(getattr(other, name), getattr(plain, name), rtol=1e-12, atol=1e-12)
 
 
+def test_with_all_samples_real_it_is_batch_norm_to_the_bit():
+    plain, rows = nn.BatchNorm2d(3), Rows()
+    other, x = masked(plain, rows), values(6, 3, 2, 2).float()
+    assert torch.equal(other(x), plain(x))
+    assert all(torch.equal(getattr(other, name), getattr(plain, name)) for name in ("running_mean", "running_var"))
+
+
+def test_batch_norm_with_a_way_of_its_own_stays_as_it_is():
+    """Then it is found out that samples are not apart, and no minibatch is padded."""
+
+    class Ghost(nn.BatchNorm2d):
+        def forward(self, x):
+            return torch.cat([super(Ghost, self).forward(half) for half in x.chunk(2)])
+
+    for norm in (Ghost(1), nn.BatchNorm2d(1, momentum=None), nn.BatchNorm2d(1).eval()):
+        module = nn.Sequential(norm, nn.Flatten(), nn.Linear(16, 5))
+        assert type(masked(module, Rows())[0]) is type(norm)
+        assert samples_are_apart(masked(module, Rows()), values(4, 1, 4, 4).float(), Rows()) is not norm.training
+
+
 def test_a_module_that_looks_across_the_batch_is_found_out():
     class Centred(nn.Module):
         def __init__(self):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from .. import kernels
+from ..flat import copy_each
 from ..models.dropout import current_key, keyed
-from ..models.network import Network
+from ..models.network import Network, channels_last
 from ..numerics import forward_precision, full_precision, half_precision
 from .base import Forward, Padding, Tensors
-from .masked import Rows, masked
+from .masked import MaskedBatchNorm, Rows, masked
 from .trial import samples_are_apart
 
 COUNTER = "num_batches_tracked"
@@ -26,13 +29,17 @@ class Functional:
     """
 
     embedding: str | None = None
+    leading = 1
+    """Leading axes of the tensors that `call` is given."""
+    by_kernel = False
+    """Whether BatchNorm may be computed by the package's kernels."""
 
     def __init__(self, network: Network, samples: Tensor) -> None:
         """samples: a few inputs, to find out whether the module minds padding."""
-        self.module = copy.deepcopy(network.prototype)
+        plain = copy.deepcopy(network.prototype)
         self.classifier = network.classifier
         left_out = set()
-        for name, module in self.module.named_modules():
+        for name, module in plain.named_modules():
             # With momentum None the counter takes part in the arithmetic; a module in eval mode does not count.
             counts = isinstance(module, nn.modules.batchnorm._BatchNorm) and module.momentum is not None
             if counts and module.training:
@@ -41,15 +48,15 @@ class Functional:
                 module.num_batches_tracked = None
         self.uncounted = frozenset(left_out)
         self.rows = Rows()
-        self.masked = masked(self.module, self.rows)
-        self.padding: Padding = "partial" if samples_are_apart(self.masked, samples, self.rows) else "none"
+        self.module = masked(plain, self.rows, by_kernel=self.by_kernel)
+        self.padding: Padding = "partial" if samples_are_apart(self.module, samples, self.rows) else "none"
 
     def forward(
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
     ) -> Forward:
         moved = {k: b if statistics else b.clone() for k, b in buffers.items() if k not in self.uncounted}
         with torch.enable_grad():
-            leaves = {name: p.detach().requires_grad_() for name, p in _shortened(params).items()}
+            leaves = {name: p.detach().requires_grad_() for name, p in _shortened(params, self.leading).items()}
             with forward_precision(x.device):
                 logits, caught = self.call(leaves, moved, x, rows)
             outputs = full_precision(logits), full_precision(caught)
@@ -63,11 +70,16 @@ class Functional:
             outputs, slopes = [logits, caught], [d_logits, d_features]
         wanted = [leaves[name] for name in into]
         found = torch.autograd.grad(outputs, wanted, slopes, allow_unused=True)
-        gradients = [torch.zeros_like(g) if f is None else f for g, f in zip(into.values(), found, strict=True)]
-        torch._foreach_copy_(list(into.values()), gradients)
+        given = {name: gradient for name, gradient in zip(into, found, strict=True) if gradient is not None}
+        for name in into.keys() - given.keys():
+            into[name].zero_()
+        self.write({name: into[name] for name in given}, given)
+
+    def write(self, into: Tensors, gradients: Tensors) -> None:
+        copy_each(into, gradients)
 
     def call(self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Logits and features of K clients."""
+        """Logits and features of K clients, `[K, ...]`."""
         raise NotImplementedError
 
     def _with_features(
@@ -75,25 +87,24 @@ class Functional:
     ) -> tuple[Tensor, Tensor]:
         """The module on one client's samples, and the classifier's input caught on the way."""
         caught: list[Tensor] = []
-        module = self.module if real is None else self.masked
         self.rows.real = real
-        classifier = module.get_submodule(self.classifier)
+        classifier = self.module.get_submodule(self.classifier)
         hook = classifier.register_forward_pre_hook(lambda _, args: caught.append(args[0]))
         try:
             with keyed(key):
-                logits = functional_call(module, tensors, (x,))
+                logits = functional_call(self.module, tensors, (x,))
         finally:
             hook.remove()
         return logits, caught[-1]
 
 
-def _shortened(params: Tensors) -> Tensors:
+def _shortened(params: Tensors, leading: int) -> Tensors:
     """Weights of layers in the run's short type, converted together: autocast would do it one by one, and again for
     their gradients. Vectors (biases, BatchNorm) stay as they are."""
     half = half_precision()
     if half is None:
         return params
-    short = {name: torch.empty_like(p, dtype=half) for name, p in params.items() if p.dim() > 2}
+    short = {name: torch.empty_like(p, dtype=half) for name, p in params.items() if p.dim() > leading + 1}
     if short:
         torch._foreach_copy_(list(short.values()), [params[name] for name in short])
     return params | short
@@ -130,15 +141,45 @@ class Vectorised(Functional):
 
 
 class OneByOne(Functional):
-    """One client (K = 1) with the module's own kernels; images in the layout tensor cores take."""
+    """One client (K = 1) with the module's own kernels; images in the layout tensor cores take.
+
+    Its tensors lose the client axis before autograd sees them: else every parameter's gradient would be filled with
+    zeros and copied into.
+    """
+
+    leading = 0
+    by_kernel = True
+
+    def __init__(self, network: Network, samples: Tensor) -> None:
+        super().__init__(network, samples)
+        self._compiles = any(isinstance(layer, MaskedBatchNorm) for layer in self.module.modules())
+        self._rehearsed: set[object] = set()
+
+    def forward(
+        self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
+    ) -> Forward:
+        assert len(x) == 1
+        params, buffers = ({name: tensor[0] for name, tensor in each.items()} for each in (params, buffers))
+        run = functools.partial(super().forward, params, buffers, x, rows)
+        kind = (x.shape, x.dtype, rows is None)
+        if self._compiles and kind not in self._rehearsed:
+            self._rehearsed.add(kind)
+            kernels.rehearse(lambda: self._rehearsal(run(features=True, statistics=False), params), x.device)
+        return run(features=features, statistics=statistics)
+
+    def backward(self, forward: Forward, d_logits: Tensor, d_features: Tensor | None, into: Tensors) -> None:
+        super().backward(forward, d_logits, d_features, {name: tensor[0] for name, tensor in into.items()})
+
+    def _rehearsal(self, forward: Forward, params: Tensors) -> None:
+        with torch.autograd.set_multithreading_enabled(False):  # in this thread, which knows that it rehearses
+            super().backward(forward, forward.logits, None, {name: torch.empty_like(p) for name, p in params.items()})
+
+    def write(self, into: Tensors, gradients: Tensors) -> None:
+        # As vectors: convolutions' gradients come in another order of axes, often the same in memory but for its name.
+        copy_each(*({name: tensor.flatten() for name, tensor in each.items()} for each in (into, gradients)))
 
     def call(self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
-        assert len(x) == 1
-        tensors = {name: tensor[0] for name, tensor in (params | buffers).items()}
-        sample = x[0]
-        if sample.is_cuda and sample.dim() == 4:
-            sample = sample.contiguous(memory_format=torch.channels_last)
         keys = current_key()
         real, key = (None if each is None else each[0] for each in (rows, keys))
-        logits, features = self._with_features(tensors, sample, real, key)
+        logits, features = self._with_features({**params, **buffers}, channels_last(x[0]), real, key)
         return logits.unsqueeze(0), features.unsqueeze(0)

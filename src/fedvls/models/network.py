@@ -122,7 +122,22 @@ class Network:
 
 def _laid(x: Tensor) -> Tensor:
     """Images in the layout that tensor cores take, where they are used."""
-    return x.contiguous(memory_format=torch.channels_last) if x.is_cuda and x.dim() == 4 and half_precision() else x
+    return channels_last(x) if half_precision() else x
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Images on a GPU with their channels last, as tensor cores take them; anything else as it is.
+
+    With one channel both orders are the same memory, and PyTorch, asked for one, keeps the name of the other: in 16
+    bits all layers behind would take the slower one.
+    """
+    if not x.is_cuda or x.dim() != 4:
+        return x
+    x = x.contiguous(memory_format=torch.channels_last)
+    _, channels, height, width = x.shape
+    if channels > 1 or not half_precision():
+        return x
+    return x.as_strided(x.shape, (height * width, 1, width, 1), x.storage_offset())
 
 
 def find_classifier(module: nn.Module, name: str | None) -> tuple[str, nn.Module]:
