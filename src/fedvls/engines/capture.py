@@ -14,9 +14,12 @@ MOST = 48
 T = TypeVar("T")
 
 
-def new_stream(device: torch.device) -> torch.cuda.Stream | None:
-    """A stream to capture on: the default one cannot be captured. None where there are no streams."""
-    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+def new_stream(device: torch.device, *, urgent: bool) -> torch.cuda.Stream | None:
+    """A stream to capture on: the default one cannot be captured. None where there are no streams.
+
+    urgent: its work goes first wherever the device has to choose, replays of what was captured on it included.
+    """
+    return torch.cuda.Stream(device, priority=-urgent) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -33,14 +36,14 @@ def aside(stream: torch.cuda.Stream | None) -> Iterator[None]:
 
 
 class Ahead(Generic[T]):
-    """Work whose result is needed later, on a stream of its own while the current one is busy; elsewhere than on CUDA
-    it is simply done at once.
+    """Work whose result is needed later, on a stream of its own, where it gets what the current one leaves of the
+    device; elsewhere than on CUDA it is simply done at once.
 
     Its memory belongs to that stream. So work may begin only `after` the point at which the result before it was used.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._stream = new_stream(device)
+        self._stream = new_stream(device, urgent=False)
         self._made: T | None = None
 
     def start(self, work: Callable[[], T], after: torch.cuda.Event | None) -> None:

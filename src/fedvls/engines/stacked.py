@@ -26,7 +26,7 @@ class StackedEngine:
         self.samples = Samples(network, data, augmentation)
         self._stack: Stack | None = None
         self._most = 0
-        self._stream = new_stream(data.device)
+        self._stream = new_stream(data.device, urgent=True)
 
     def train(self, job: RoundJob, cohort: Sequence[ClientTask]) -> list[Update]:
         """Train the cohort; updates come back in its order."""
