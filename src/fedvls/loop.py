@@ -23,6 +23,7 @@ from .engines.samples import to_device
 from .errors import RunError
 from .evaluation import Evaluation, drift_diversity, evaluate_each
 from .groups import group_accuracy, summarise_groups
+from .losses.term import ClientStatistics, as_objective
 from .method import Method
 from .models.network import ModelState, Network
 from .partition import Split
@@ -70,6 +71,8 @@ class RoundLoop:
         )
         self.rounds = method.program.total_rounds(config.rounds)
         self.groups = method.program.groups(self.setting, 1)
+        labels = ClientStatistics(torch.from_numpy(split.counts).double())
+        self._hears_teacher = as_objective(method.objective).hears_teacher(labels).numpy()
         self._engines: dict[Network, Engine] = {}
         group = self.groups[0]
         engine, reason = self._choose(group, self._job(group, 1))
@@ -202,7 +205,8 @@ class RoundLoop:
         indices = torch.split(to_device(torch.from_numpy(positions), device), split.sizes[list(clients)].tolist())
         counts = to_device(torch.from_numpy(split.counts[list(clients)]), device).to(self.data.dtype)
         kept = [self.states.get(client) for client in clients]
-        return [ClientTask(*each) for each in zip(clients, indices, counts.unbind(), kept, strict=True)]
+        hears = self._hears_teacher[list(clients)].tolist()
+        return [ClientTask(*each) for each in zip(clients, indices, counts.unbind(), kept, hears, strict=True)]
 
     def _finite(self, round: int, trained: Sequence[Sequence[Update]]) -> tuple[list[list[Update]], list[int]]:
         """Updates that count, per group, and the clients left out because theirs is not finite."""

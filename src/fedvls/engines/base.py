@@ -44,6 +44,8 @@ class ClientTask:
     """Its class counts, floating."""
     kept: Mapping[str, Tensor] = field(default_factory=dict)
     """What it kept from its last participation."""
+    hears_teacher: bool = True
+    """Whether what a teacher says of its samples can make a difference to its loss; if not, it need not be asked."""
 
     @property
     def samples(self) -> int:

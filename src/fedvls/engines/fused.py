@@ -50,7 +50,7 @@ class FusedTrainer:
         start, method, recipe, broadcast = job.start, job.method, job.recipe, job.broadcast
         x = self._inputs(task.indices)
         y = self.data.y_train.index_select(0, task.indices)
-        teacher = self._teacher_logits(start.params, x) if "teacher_logits" in method.needs else None
+        teacher = self._teacher_logits(job, task, x) if "teacher_logits" in method.needs else None
         flat, params = flattened(start.params)
         slope, into = flattened(start.params)
         before = {k: task.kept[f"momentum/{k}"] for k in params if f"momentum/{k}" in task.kept}
@@ -104,8 +104,11 @@ class FusedTrainer:
         parts = [self.data.normalised(self.data.stored(some)).flatten(1) for some in torch.split(indices, PIECE)]
         return torch.cat(parts)
 
-    def _teacher_logits(self, params: Tensors, x: Tensor) -> Tensor:
-        parts = [forward(self.chain, params, x[s : s + CHUNK])[-1] for s in range(0, len(x), CHUNK)]
+    def _teacher_logits(self, job: RoundJob, task: ClientTask, x: Tensor) -> Tensor:
+        """0, and no work, where the client's loss does not depend on them."""
+        if not task.hears_teacher:
+            return task.counts.new_zeros(len(x), len(task.counts))
+        parts = [forward(self.chain, job.start.params, x[s : s + CHUNK])[-1] for s in range(0, len(x), CHUNK)]
         return torch.cat(parts)
 
     def _batches(self, job: RoundJob, task: ClientTask) -> Sequence[Tensor]:

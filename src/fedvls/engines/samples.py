@@ -43,11 +43,11 @@ class Samples:
         x = self._inputs(job, tasks, indices, epoch)
         found = {"x": x, "y": self.data.y_train.index_select(0, indices)}
         sizes = [task.samples for task in tasks]
-        if needs & {"teacher_logits", "teacher_features"} and not teaches_by_minibatch(self.network, job):
+        if "teacher_features" in needs:
             logits, features = self._seen_by(job.start, x, sizes)
-            found |= {"teacher_logits": logits}
-            if "teacher_features" in needs:
-                found |= {"teacher_features": features}
+            found |= {"teacher_logits": logits, "teacher_features": features}
+        elif "teacher_logits" in needs and not teaches_by_minibatch(self.network, job):
+            found["teacher_logits"] = self._taught(job, tasks, x, sizes)
         if "previous_features" in needs:
             parts = zip(tasks, torch.split(x, sizes), torch.split(found["teacher_features"], sizes), strict=True)
             found["previous_features"] = torch.cat([self._previous(job, *part) for part in parts])
@@ -64,6 +64,17 @@ class Samples:
             stored = (self.augmentation(x, u) for x, u in zip(stored, rows, strict=True))
         parts = [self.data.normalised(x) for x in stored]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def _taught(self, job: RoundJob, tasks: Sequence[ClientTask], x: Tensor, sizes: Sequence[int]) -> Tensor:
+        """The teacher's logits; 0 for clients whose loss does not depend on them, and no work."""
+        if all(task.hears_teacher for task in tasks):
+            return self._seen_by(job.start, x, sizes)[0]
+        asked = [part for part, task in zip(torch.split(x, list(sizes)), tasks, strict=True) if task.hears_teacher]
+        each = [len(part) for part in asked]
+        said = iter(torch.split(self._seen_by(job.start, torch.cat(asked), each)[0], each) if asked else ())
+        return torch.cat(
+            [next(said) if t.hears_teacher else t.counts.new_zeros(t.samples, len(t.counts)) for t in tasks]
+        )
 
     def _seen_by(self, state: ModelState, x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Logits and features of several clients' samples.

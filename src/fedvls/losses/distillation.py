@@ -40,6 +40,11 @@ class Distillation:
             divergence = divergence * trust_in_teacher(inputs)
         return self.temperature**2 * inputs.over_batch(divergence)
 
+    def hears(self, client: ClientStatistics) -> Tensor:
+        """Whether there is anything to agree on: over one class both say 1, whatever the logits."""
+        certain = 1 if self.spoken is self.heard and not self.without_label else 0
+        return client.table(self.heard).sum(-1) > certain
+
     def _classes(self, inputs: LossInputs, table: Table) -> Tensor:
         own = inputs.client.table(table).unsqueeze(-2)
         return own & ~inputs.is_label if self.without_label else own
@@ -104,7 +109,7 @@ def label_masked_distillation(temperature: float = 1.0) -> Term:
 
 
 def _term(name: str, function: Distillation) -> Term:
-    return term(name, "teacher_logits")(function)
+    return term(name, "teacher_logits", hears=function.hears)(function)
 
 
 def target_distillation(temperature: float = 1.0) -> Term:

@@ -131,6 +131,8 @@ class Term:
     weight: float = 1.0
     is_pull: bool = False
     """Whether it is 1/2 ||w - w_received||^2 over all parameters: then its gradient needs no other weight."""
+    hears: Callable[[ClientStatistics], Tensor] | None = field(default=None, compare=False)
+    """Whether the teacher's logits make a difference to such a client, per leading index; None: to any."""
 
     def __rmul__(self, factor: float) -> Term:
         return replace(self, weight=self.weight * factor)
@@ -153,6 +155,15 @@ class Objective:
         """Everything any term needs beyond logits, labels and counts."""
         return frozenset().union(*(term.needs for term in self.terms))
 
+    def hears_teacher(self, client: ClientStatistics) -> Tensor:
+        """Whether what the teacher says of a client's samples makes a difference, per leading index; where not, it need
+        not be asked."""
+        heard = torch.zeros_like(client.counts[..., 0], dtype=torch.bool)
+        for term in self.terms:
+            if term.needs & {"teacher_logits", "teacher_features"}:
+                heard = heard | (True if term.hears is None else term.hears(client))
+        return heard
+
     def __call__(self, inputs: LossInputs) -> Tensor:
         """The objective's value per leading index. A weight of 1 multiplies nothing, so identities hold to the bit."""
         values = [t.function(inputs) if t.weight == 1.0 else t.weight * t.function(inputs) for t in self.terms]
@@ -166,12 +177,17 @@ class Objective:
         return {term.name: term.function(inputs) for term in self.terms}
 
 
-def term(name: str, *needs: str, is_pull: bool = False) -> Callable[[Callable[[LossInputs], Tensor]], Term]:
+def term(
+    name: str,
+    *needs: str,
+    is_pull: bool = False,
+    hears: Callable[[ClientStatistics], Tensor] | None = None,
+) -> Callable[[Callable[[LossInputs], Tensor]], Term]:
     """Make a `Term` of a function: `@term("proximal", "params", "teacher_params")`."""
     for need in needs:
         if need not in NEEDS:
             raise UsageError(f"term {name!r} needs {need!r}, which no engine provides; it may need {', '.join(NEEDS)}")
-    return lambda function: Term(name, function, frozenset(needs), is_pull=is_pull)
+    return lambda function: Term(name, function, frozenset(needs), is_pull=is_pull, hears=hears)
 
 
 def as_objective(value: Term | Objective) -> Objective:
