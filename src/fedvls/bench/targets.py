@@ -28,10 +28,13 @@ class Target:
     """None: a number that is only stated."""
     unit: str
     smaller_is_better: bool = False
+    engine: str | None = None
+    """The engine it is meant for, if not whichever is fastest."""
 
     def reached(self, rows: Sequence[Row]) -> float | None:
         """The value of our fastest row that did this work; None if it was not measured."""
-        best = fastest(row for row in self._same_work(rows) if row.kind == "ours")
+        ours = [row for row in self._same_work(rows) if row.kind == "ours"]
+        best = fastest(row for row in ours if self.engine in (None, row.program))
         return None if best is None else self.measure(rows, best)
 
     def steady(self, rows: Sequence[Row]) -> bool:
@@ -89,8 +92,8 @@ TARGETS = (
     Target("FedVLS of the GEMM floor", MLP, "cpu", "fedvls", _share, 60, "%"),
     Target("FedAvg of the GEMM floor", MLP, "cpu", "fedavg", _share, 60, "%"),
     Target("FedAvg over the fastest rival", MLP, "cpu", "fedavg", _over_rival, 2, "x"),
-    Target("FedVLS, library kernels", MOBILE, "cuda", "fedvls", _rate, 20_000, "samples/s"),
-    Target("FedVLS, fused kernels", MOBILE, "cuda", "fedvls", _rate, 60_000, "samples/s"),
+    Target("FedVLS, graphed", MOBILE, "cuda", "fedvls", _rate, 20_000, "samples/s", engine="graphed"),
+    Target("FedVLS, kernels of our own", MOBILE, "cuda", "fedvls", _rate, 60_000, "samples/s"),
     Target("FedVLS over the released program (1,525 samples/s)", MOBILE, "cuda", "fedvls", _over_released, 13, "x"),
     Target("the paper's whole run, 50 rounds", MLP, "cuda", "fedvls", _paper_run, 15, "s", smaller_is_better=True),
     Target(
