@@ -104,30 +104,30 @@ def _like(rows: Tensor, x: Tensor) -> Tensor:
     return rows[0].permute(0, 3, 1, 2) if x.dim() == 4 else rows.view(x.shape)
 
 
-def statistics_of(y: Tensor, rows: Tensor) -> Statistics:
-    """Means and squared deviations of the tiles of y `[1, B, H, W, C]`."""
+def _dealt(y: Tensor) -> tuple[int, int, int, dict[str, int]]:
+    """How the columns of y `[1, B, H, W, C]` are summed: blocks of channels, parts of the rows, rows of a part, and the
+    kernels' options."""
     _, samples, height, width, c = y.shape
     tile = tiles.columns(c)
     blocks = triton.cdiv(c, tile.outputs)
     parts, share = tiles.splits(blocks, samples * height * width, tile)
-    found = Statistics(*(torch.empty(shape, device=y.device) for shape in ((1, parts, 2, c), (1, parts))))
-    column_statistics[(blocks, parts)](
-        y, *found, rows, share, PER_SAMPLE=height * width, C=c, BM=tile.rows, BC=tile.outputs, num_warps=tile.warps
-    )
+    options = {"PER_SAMPLE": height * width, "C": c, "BM": tile.rows, "BC": tile.outputs, "num_warps": tile.warps}
+    return blocks, parts, share, options
+
+
+def statistics_of(y: Tensor, rows: Tensor) -> Statistics:
+    """Means and squared deviations of the tiles of y."""
+    blocks, parts, share, options = _dealt(y)
+    found = Statistics(*(torch.empty(shape, device=y.device) for shape in ((1, parts, 2, options["C"]), (1, parts))))
+    column_statistics[(blocks, parts)](y, *found, rows, share, **options)
     return found
 
 
 def sums_of(g: Tensor, unit: Raw, rows: Tensor) -> Tensor:
     """Sums of g and of g (y - mean) over tiles, `[1, T, 2, C]`."""
-    _, samples, height, width, c = g.shape
-    tile = tiles.columns(c)
-    blocks = triton.cdiv(c, tile.outputs)
-    parts, share = tiles.splits(blocks, samples * height * width, tile)
-    found = torch.empty((1, parts, 2, c), device=g.device)
-    column_sums[(blocks, parts)](
-        g, *unit, found, rows, share, PER_SAMPLE=height * width, C=c, BM=tile.rows, BC=tile.outputs,
-        num_warps=tile.warps,
-    )  # fmt: skip
+    blocks, parts, share, options = _dealt(g)
+    found = torch.empty((1, parts, 2, options["C"]), device=g.device)
+    column_sums[(blocks, parts)](g, *unit, found, rows, share, **options)
     return found
 
 
