@@ -113,6 +113,12 @@ def test_what_is_heard_follows_from_the_classes_and_the_label():
         "not true": (distillation.not_true_distillation(), [True] * 4),
         # With one class to speak of, the student still speaks of all others.
         "label masked": (distillation.label_masked_distillation(), [True] * 4),
+        "one that tells": (
+            term("mine", "teacher_logits", hears=lambda client: client.vacant.sum(-1) > 2)(
+                lambda inputs: inputs.logits
+            ),
+            [False, False, False, True],
+        ),
         "any other": (term("mine", "teacher_logits")(lambda inputs: inputs.logits.sum()), [True] * 4),
         "no teacher": (term("mine", "params")(lambda inputs: inputs.logits.sum()), [False] * 4),
     }

@@ -118,7 +118,8 @@ def _dealt(y: Tensor) -> tuple[int, int, int, dict[str, int]]:
 def statistics_of(y: Tensor, rows: Tensor) -> Statistics:
     """Means and squared deviations of the tiles of y."""
     blocks, parts, share, options = _dealt(y)
-    found = Statistics(*(torch.empty(shape, device=y.device) for shape in ((1, parts, 2, options["C"]), (1, parts))))
+    shapes = (1, parts, 2, options["C"]), (1, parts)
+    found = Statistics(*(torch.empty(shape, dtype=torch.float32, device=y.device) for shape in shapes))
     column_statistics[(blocks, parts)](y, *found, rows, share, **options)
     return found
 
@@ -126,7 +127,7 @@ def statistics_of(y: Tensor, rows: Tensor) -> Statistics:
 def sums_of(g: Tensor, unit: Raw, rows: Tensor) -> Tensor:
     """Sums of g and of g (y - mean) over tiles, `[1, T, 2, C]`."""
     blocks, parts, share, options = _dealt(g)
-    found = torch.empty((1, parts, 2, options["C"]), device=g.device)
+    found = torch.empty((1, parts, 2, options["C"]), dtype=torch.float32, device=g.device)
     column_sums[(blocks, parts)](g, *unit, found, rows, share, **options)
     return found
 
