@@ -19,7 +19,9 @@ def new_stream(device: torch.device, *, urgent: bool) -> torch.cuda.Stream | Non
 
     urgent: its work goes first wherever the device has to choose, replays of what was captured on it included.
     """
-    return torch.cuda.Stream(device, priority=-urgent) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+    if device.type != "cuda":
+        return None
+    return torch.cuda.Stream(device, priority=-1 if urgent else 0)  # type: ignore[no-untyped-call]
 
 
 @contextmanager

@@ -28,6 +28,7 @@ def _statistics(clients: int, parts: int, channels: int, device: torch.device) -
 
 
 NOTHING = {"SIZE": 0, "ROW": 1, "KEPT": 1, "BS": 1, "BLOCK": 16}
+"""The options of `_summing` where there is nothing to add."""
 
 
 def _summing(left: Parts) -> tuple[int, dict[str, int]]:
