@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from augment.made_images import images, magnitudes
 from augment.pil_reference import OPERATIONS as PIL
 from augment.pil_reference import spline_warp, to_array, to_image
 from fedvls.augment.geometry import GEOMETRIC, nearest
@@ -16,35 +17,8 @@ from fedvls.augment.operations import CODES, OPERATIONS, UNCHANGED, all_at_once,
 from fedvls.augment.spline import cubic_spline
 from fedvls.errors import UsageError
 
-RANGES = {
-    "ShearX": (-0.3, 0.3),
-    "ShearY": (-0.3, 0.3),
-    "TranslateX": (-15.0, 15.0),
-    "TranslateY": (-15.0, 15.0),
-    "Rotate": (-30.0, 30.0),
-    "Posterize": (1.0, 8.0),
-    "Solarize": (-1.0, 257.0),
-}
 WAYS = [pytest.param(sorted_by_operation, id="sorted"), pytest.param(all_at_once, id="at-once")]
 Way = Callable[..., Tensor]
-
-
-def images(samples: int, channels: int, height: int = 32, width: int = 32) -> np.ndarray:
-    """Noise, images of few levels, dull ones that span a part of 0..255, and constant ones, in turn."""
-    random = np.random.RandomState(7)
-    noise = random.randint(0, 256, (samples, channels, height, width))
-    low, high = random.randint(0, 128, (samples, channels, 1, 1)), random.randint(128, 256, (samples, channels, 1, 1))
-    noise[1::4] = noise[1::4] // 64 * 60
-    noise[2::4] = (low + noise * (high - low) // 255)[2::4]
-    noise[3::8] = low[3::8]
-    return noise.astype(np.uint8)
-
-
-def magnitudes(name: str, samples: int) -> np.ndarray:
-    low, high = RANGES.get(name, (0.05, 1.95))
-    drawn = np.random.RandomState(3).uniform(low, high, samples)
-    drawn[:2] = low, high
-    return drawn
 
 
 def one_operation(way: Way, name: str, x: np.ndarray, m: np.ndarray, warp: Way = nearest) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The package's own kernels: MobileNetV2 in the stacked engine as the sequential one trains it; objectives."""
+"""The package's own kernels: MobileNetV2 in the stacked engine as the sequential one trains it, and the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pytest
 import torch
 
 import fedvls
+from augment.made_images import images
 from fedvls import kernels
+from fedvls.augment import draws, get_augmentation
+from kernels import augmented
 from kernels.objectives import BOUND, FEW, OBJECTIVES, assert_agrees, drawn
 
 
@@ -110,3 +113,23 @@ def test_a_teacher_of_short_numbers_is_read_too():
     kernel = kernels.objective(OBJECTIVES["fedvls"].terms, batch.logits.device)
     pairs = (kernel(replace(batch, teacher_logits=t), batch.logits) for t in (short, short.float()))
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(*pairs, strict=True))
+
+
+def test_every_operation_gives_the_pixels_of_plain_pytorch():
+    augmented.operations("cuda", each=64)
+
+
+@pytest.mark.parametrize("side", [32, 64])
+def test_a_gpu_augments_as_a_cpu_does_also_captured(side):
+    recipe = get_augmentation("cifar")
+    x = torch.from_numpy(images(2000, 3, side, side))
+    first, second = (draws(recipe, len(x), seed=0, round=0, client=0, epoch=epoch) for epoch in (0, 1))
+    here, numbers = x.to("cuda"), first.to("cuda")
+    assert torch.equal(recipe(here, numbers).cpu(), recipe(x, first))
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = recipe(here, numbers)
+    numbers.copy_(second)
+    graph.replay()
+    assert torch.equal(out.cpu(), recipe(x, second))

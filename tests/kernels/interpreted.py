@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 
+import augmented
 import objectives
 import torch
 from networks import apart, cohort, errors, small_network
@@ -257,7 +258,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     pointwise, pointwise_backward, depthwise, around, rounded, network, same_bits, separate_tensors, folded, batch_norm,
     objectives.terms, objectives.shapes, objectives.extremes, objectives.padding, objectives.not_numbers,
     objectives.coverage, objectives.gathering, objectives.chains,
-    objectives.training,
+    objectives.training, augmented.operations,
 )  # fmt: skip
 
 

@@ -23,7 +23,9 @@ def nearest(x: Tensor, magnitudes: Tensor) -> Tensor:
     whole pixels (cut towards 0), Rotate by m degrees counter-clockwise about the middle.
     """
     samples, channels, height, width = x.shape
-    across, down = _source(_matrix(magnitudes, height, width), height, width)
+    a, b, c = source_numbers(magnitudes, height, width)[..., None, None].unbind(2)
+    columns, rows = _counted(width, x.device), _counted(height, x.device)[:, None]
+    across, down = ((c + b * rows) + a * columns).bitwise_right_shift_(16).unbind(1)
     # With a black frame of one pixel around the image, "outside" is a place like any other.
     place = down.clamp_(0, height + 1).mul_(width + 2).add_(across.clamp_(0, width + 1)).long()
     framed = F.pad(x, (1, 1, 1, 1)).view(samples, channels, -1)
@@ -41,15 +43,13 @@ def _matrix(magnitudes: Tensor, height: int, width: int) -> Tensor:
     return torch.stack([cos, shear_x - sin, move_x, shear_y + sin, cos, move_y], 1).view(-1, 2, 3)
 
 
-def _source(matrix: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Source column and row of every pixel, counted from 1, int32 `[B, H, W]`."""
+def source_numbers(magnitudes: Tensor, height: int, width: int) -> Tensor:
+    """Numbers (a, b, c) in 16.16 fixed point, int32 `[B, 2, 3]`: the pixel in column x and row y comes from column and
+    row (c + b y + a x) >> 16, counted from 1."""
+    matrix = _matrix(magnitudes, height, width)
     first = matrix[..., 2] + matrix[..., 0] * 0.5 + matrix[..., 1] * 0.5 + 1
     numbers = torch.stack([matrix[..., 0], matrix[..., 1], first], -1)
-    fixed = (numbers * 65536 + 0.5).floor_().to(torch.int32)
-    a, b, c = fixed[..., None, None].unbind(2)
-    columns, rows = _counted(width, matrix.device), _counted(height, matrix.device)[:, None]
-    across, down = ((c + b * rows) + a * columns).bitwise_right_shift_(16).unbind(1)
-    return across, down
+    return (numbers * 65536 + 0.5).floor_().to(torch.int32)
 
 
 @functools.cache

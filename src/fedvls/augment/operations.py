@@ -4,9 +4,10 @@ Magnitudes are in the operation's own unit: shear as a slope, translation in pix
 Color, Contrast and Sharpness as a factor (1 changes nothing), Posterize in bits kept, Solarize as a threshold;
 AutoContrast, Equalize and Invert have none.
 
-Two ways lead to the same images. On a CPU the batch is sorted by operation and each operation sees only its own
-images. On an accelerator the host would have to wait for the codes, so there all images pass through one warp, one
-table and one blend, of which at most one changes an image.
+Three ways lead to the same images. On a CPU the batch is sorted by operation and each operation sees only its own
+images. On an accelerator the host would have to wait for the codes. There a kernel has a program for each image; where
+it cannot be had, and for warps by splines, all images pass through one warp, one table and one blend, of which at most
+one changes an image.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from .. import kernels
 from ..errors import UsageError
 from .colour import DEGENERATES, black, blend
-from .geometry import GEOMETRIC, nearest
+from .geometry import GEOMETRIC, nearest, source_numbers
 from .tables import TABLES, look_up, unchanged
 
 Warp = Callable[[Tensor, Tensor], Tensor]
@@ -39,7 +41,11 @@ def operate(x: Tensor, steps: Sequence[tuple[Tensor, Tensor]], warp: Warp = near
         raise UsageError(
             f"images have {x.shape[1]} channels: AutoAugment's operations are for grey (1) and colour (3) images"
         )
-    return (sorted_by_operation if x.device.type == "cpu" else all_at_once)(x.contiguous(), steps, warp)
+    x = x.contiguous()
+    if x.device.type == "cpu":
+        return sorted_by_operation(x, steps, warp)
+    done = image_by_image(x, steps) if warp is nearest else None
+    return all_at_once(x, steps, warp) if done is None else done
 
 
 def sorted_by_operation(x: Tensor, steps: Sequence[tuple[Tensor, Tensor]], warp: Warp) -> Tensor:
@@ -62,6 +68,12 @@ def sorted_by_operation(x: Tensor, steps: Sequence[tuple[Tensor, Tensor]], warp:
             if len(mine := x[own[name]]):
                 mine.copy_(blend(degenerate(mine), mine, magnitude[own[name]]))
     return x.index_select(0, torch.argsort(here))
+
+
+def image_by_image(x: Tensor, steps: Sequence[tuple[Tensor, Tensor]]) -> Tensor | None:
+    """Every image through its own operation, warps by the nearest pixel; None where there is no kernel for it."""
+    sources = (source_numbers(_geometric(*step), *x.shape[2:]) for step in steps)
+    return kernels.operated(x, [(*step, source) for step, source in zip(steps, sources, strict=True)], CODES)
 
 
 def all_at_once(x: Tensor, steps: Sequence[tuple[Tensor, Tensor]], warp: Warp) -> Tensor:

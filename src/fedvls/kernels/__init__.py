@@ -2,8 +2,8 @@
 
 This is the whole interface: `available`; `convnet` and `folded` for convolutional networks, `biased_` and
 `bias_backward` for Linear layers, `batch_norm` for networks of any other kind, `objective` for losses, `gathered` for
-minibatches, `rehearse` to compile ahead. Where Triton is missing plain PyTorch operations do the same, slower and to
-the same result.
+minibatches, `operated` for augmentation, `rehearse` to compile ahead. Where Triton is missing plain PyTorch operations
+do the same, slower and to the same result.
 """
 
 from __future__ import annotations
@@ -105,6 +105,20 @@ def gathered(
     from . import minibatch
 
     return minibatch.gathered(step, rows, lengths, samples, own, width)
+
+
+def operated(x: Tensor, steps: Sequence[tuple[Tensor, Tensor, Tensor]], codes: Mapping[str, int]) -> Tensor | None:
+    """uint8 images `[B, C, H, W]` after AutoAugment's operations, one launch per step; None where PyTorch is to do it:
+    without Triton, and for large images.
+
+    steps: for each image an operation's code, its magnitude in float64, and `[B, 2, 3]` int32 from where a warp takes
+    its pixels (`augment.geometry.source_numbers`); codes: of all operations, warps first, then tables, then blends.
+    """
+    if not available(x.device):
+        return None
+    from . import images
+
+    return images.operated(x, steps, codes) if x.shape[2] * x.shape[3] <= images.LARGEST else None
 
 
 def batch_norm(
