@@ -184,7 +184,7 @@ class Fused:
         statistics.moments[(triton.cdiv(channels, 16) + more, clients)](
             sums, rows, unit.normal, coefficients, *into, parts, into[0].stride(0), into[1].stride(0),
             values, target, target.stride(0), values.shape[1],
-            POSITIONS=per_sample, SUMS=count, WHICH=which, C=channels, BT=min(tiles.covering(parts), 128), BC=16,
+            POSITIONS=per_sample, SUMS=count, WHICH=which, C=channels, BT=min(tiles.covering(parts), 256), BC=16,
             **options,
         )  # fmt: skip
         return Delta(g, unit.y, coefficients)
