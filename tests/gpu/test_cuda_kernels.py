@@ -12,7 +12,7 @@ import fedvls
 from augment.made_images import images
 from fedvls import kernels
 from fedvls.augment import draws, get_augmentation
-from kernels import augmented, convolved
+from kernels import augmented
 from kernels.objectives import BOUND, FEW, OBJECTIVES, assert_agrees, drawn
 
 
@@ -113,10 +113,6 @@ def test_a_teacher_of_short_numbers_is_read_too():
     kernel = kernels.objective(OBJECTIVES["fedvls"].terms, batch.logits.device)
     pairs = (kernel(replace(batch, teacher_logits=t), batch.logits) for t in (short, short.float()))
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(*pairs, strict=True))
-
-
-def test_convolutions_of_a_stack_agree_with_float64_and_repeat_to_the_bit():
-    convolved.convolutions("cuda", convolved.CASES + convolved.LARGE)
 
 
 def test_every_operation_gives_the_pixels_of_plain_pytorch():

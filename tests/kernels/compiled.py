@@ -15,7 +15,6 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
 from fedvls.kernels import batch_norms, tiles
-from fedvls.kernels.convolution import Convolution, Window
 from fedvls.kernels.fused import Fused
 from fedvls.kernels.values import Delta, Raw, Source
 
@@ -73,14 +72,6 @@ def norm(compute: torch.dtype, channels: int) -> None:
     torch.autograd.grad(y, x, torch.zeros_like(y))
 
 
-def convolution(compute: torch.dtype, inputs: int, outputs: int) -> None:
-    """Convolutions that are not 1x1 and not of each channel by itself, forward and backward."""
-    x = torch.zeros(CLIENTS, BATCH, inputs, SIZE, SIZE, dtype=compute).requires_grad_()
-    w = torch.zeros(CLIENTS, outputs, inputs, 3, 3, dtype=compute).requires_grad_()
-    y = Convolution.apply(x, w, Window((1, 1), (1, 1), (1, 1)))
-    torch.autograd.grad(y, (x, w), torch.zeros_like(y))
-
-
 if __name__ == "__main__":
     triton.runtime.driver.set_active(Absent())
     launch, JITFunction.run = JITFunction.run, tell
@@ -93,8 +84,5 @@ if __name__ == "__main__":
             products(torch.bfloat16, inputs, outputs)
         products(torch.float32, 192, 32)
         norm(torch.bfloat16, 144)
-        for compute in (torch.float32, torch.bfloat16):
-            for inputs, outputs in ((3, 32), (32, 64), (64, 64)):
-                convolution(compute, inputs, outputs)
         tiles.dealt = few
         products(torch.bfloat16, 960, 160)

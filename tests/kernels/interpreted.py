@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 
 import augmented
-import convolved
 import objectives
 import torch
 from networks import apart, cohort, errors, small_network
@@ -259,7 +258,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     pointwise, pointwise_backward, depthwise, around, rounded, network, same_bits, separate_tensors, folded, batch_norm,
     objectives.terms, objectives.shapes, objectives.extremes, objectives.padding, objectives.not_numbers,
     objectives.coverage, objectives.gathering, objectives.chains,
-    objectives.training, augmented.operations, convolved.convolutions,
+    objectives.training, augmented.operations,
 )  # fmt: skip
 
 

@@ -24,8 +24,6 @@ RESULTS = {
     "weight_gradient": ("outputs",),
     "project_backward": ("rows", "outputs"),
     "expand_backward": ("rows", "outputs"),
-    "convolution": ("outputs",),
-    "convolution_weights": ("outputs",),
 }
 
 
@@ -64,15 +62,7 @@ def compiled(*choice: str) -> set[tuple[str, ...]]:
 def test_the_compiler_makes_no_code_that_has_both():
     found = compiled()
     products = {"forward", "widen", "input_gradient", "weight_gradient", "project", "expand"}
-    names = products | {
-        "convolve",
-        "moments",
-        "column_statistics",
-        "column_sums",
-        "normalise",
-        "joined",
-        "output_gradients",
-    }
+    names = products | {"moments", "column_statistics", "column_sums", "normalise", "joined", "output_gradients"}
     assert names <= {name for name, *_ in found}
     assert not any({"copies", "groups"} <= set(parts) for _, *parts in found)
 

@@ -13,7 +13,7 @@ GROUPS = (
     ("network", "same_bits", "separate_tensors", "folded", "batch_norm"),
     ("terms", "shapes"),
     ("extremes", "padding", "not_numbers", "coverage", "gathering", "chains", "training"),
-    ("operations", "convolutions"),
+    ("operations",),
 )
 
 

@@ -1,9 +1,9 @@
 """Kernels that train many clients at once, each pass over memory doing the work of several.
 
 This is the whole interface: `available`; `convnet` and `folded` for convolutional networks, `biased_` and
-`bias_backward` for Linear layers, `batch_norm` and `convolved` for networks of any other kind, `objective` for losses,
-`gathered` for minibatches, `operated` for augmentation, `rehearse` to compile ahead. Where Triton is missing plain
-PyTorch operations do the same, slower and to the same result.
+`bias_backward` for Linear layers, `batch_norm` for networks of any other kind, `objective` for losses, `gathered` for
+minibatches, `operated` for augmentation, `rehearse` to compile ahead. Where Triton is missing plain PyTorch operations
+do the same, slower and to the same result.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from .folding import Folded
     from .terms import FusedObjective
     from .values import Operations
-
-Pair = tuple[int, ...]
-"""A number down and one across."""
 
 
 def available(device: torch.device) -> bool:
@@ -141,17 +138,6 @@ def batch_norm(
     from . import batch_norms
 
     return batch_norms.batch_norm(x, gamma, beta, running, real, eps, momentum)
-
-
-def convolved(x: Tensor, w: Tensor, stride: Pair, padding: Pair, dilation: Pair) -> Tensor | None:
-    """`conv2d` without bias, inside `torch.func.vmap`: all clients in one launch; None where PyTorch is to do it:
-    without Triton, and in float64."""
-    if x.dtype == torch.float64 or not available(x.device):
-        return None
-    from .convolution import MappedConvolution, Window
-
-    y: Tensor = MappedConvolution.apply(x, w, Window(stride, padding, dilation))
-    return y
 
 
 def biased_(y: Tensor, bias: Tensor, relu: bool) -> Tensor:

@@ -117,15 +117,6 @@ def expand_backward(inputs: int, outputs: int, wide: bool) -> Tile:
     return Tile(64 if first <= 64 else 32, power(inputs), first, 2, 1 if wide else 2, 528)
 
 
-def convolution(columns: int, outputs: int, wide: bool) -> Tile:
-    """columns: how many numbers an output sees, taps times channels."""
-    return Tile(64, 32, 32 if outputs <= 32 else 64, 4, 1)
-
-
-def convolution_weights(columns: int, outputs: int, wide: bool) -> Tile:
-    return Tile(32, 32, 32, 2, 2) if outputs <= 32 else Tile(32, 64, 64, 4, 1, 528)
-
-
 def columns(channels: int) -> Tile:
     """Sums down the columns of activations; programs of many slots run side by side, so no launch need fill a GPU."""
     width = snug(channels)

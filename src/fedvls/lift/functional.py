@@ -15,7 +15,6 @@ from ..models.dropout import current_key, keyed
 from ..models.network import Network, channels_last
 from ..numerics import forward_precision, full_precision, half_precision
 from .base import Forward, Padding, Tensors
-from .convolutions import with_kernels
 from .masked import MaskedBatchNorm, Rows, masked
 from .trial import samples_are_apart
 
@@ -116,7 +115,6 @@ class Vectorised(Functional):
 
     def __init__(self, network: Network, samples: Tensor) -> None:
         super().__init__(network, samples)
-        with_kernels(self.module)
         # vmap's rule for embeddings forgets that the padding token's vector has no gradient.
         self.padding_tokens = {
             f"{name}.weight": module.padding_idx
