@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from fedvls.bench.display import cells, print_report
+from fedvls.bench.display import numbers_of, print_report, settings
 from fedvls.bench.report import Report, WorkloadFacts
 from fedvls.bench.rows import Measurement, Row, fastest, ratio
 from fedvls.bench.targets import TARGETS
@@ -76,8 +76,7 @@ def test_a_row_without_measurement_is_never_the_fastest(rows):
 
 def test_a_row_says_what_was_measured(rows):
     row = named(rows, "parallel", "fedavg")
-    expected = ["fedvls, parallel", "fedavg", "", "80,000", "", "80 %", "2.00", "4.00", "72.5 %", "0.6 GB"]
-    assert cells(rows, row) == expected
+    assert numbers_of(rows, row) == ["80,000", "", "80 %", "2.00", "4.00", "72.5 %", "0.6"]
 
 
 def test_a_row_that_could_not_be_measured_says_why_below_the_table(report):
@@ -98,8 +97,8 @@ def test_a_row_that_could_not_be_measured_says_why_below_the_table(report):
 )
 def test_a_row_measured_on_an_unsteady_machine_is_marked_and_so_are_its_targets(rows, values):
     shaky = canned("parallel", "ours", "fedvls", None).with_measurement(measurement(10_000, **values))
-    assert cells([shaky], shaky)[5].endswith(" ?")
-    assert not cells(rows, rows[-1])[5].endswith("?")
+    assert numbers_of([shaky], shaky)[2].endswith(" ?")
+    assert not numbers_of(rows, rows[-1])[2].endswith("?")
     target = next(target for target in TARGETS if target.text == "FedVLS of the GEMM floor")
     assert target.steady(rows)
     assert not target.steady([*rows, shaky])
@@ -113,7 +112,7 @@ def test_a_shaky_rival_makes_the_ratio_to_it_shaky(rows):
 
 def test_training_only_is_shown_where_the_program_tells_it():
     row = canned("parallel", "ours", "fedavg", None).with_measurement(measurement(1000, train_seconds=8.0))
-    assert cells([row], row)[4] == "1,250"
+    assert numbers_of([row], row)[1] == "1,250"
 
 
 @pytest.mark.parametrize(
@@ -154,12 +153,43 @@ def test_the_public_run_is_stated_without_a_wish():
     assert (target.reached([row]), target.ratio([row])) == (7500, None)
 
 
-def test_the_tables_show_rows_targets_machine_and_versions(report):
+def shown(report, width):
     out = io.StringIO()
-    print_report(report, Console(file=out, width=200))
-    text = out.getvalue()
+    print_report(report, Console(file=out, width=width))
+    return out.getvalue()
+
+
+def test_the_tables_show_rows_targets_machine_and_versions(report):
+    text = shown(report, 200)
     for part in ("real data (mnist)", "fedvls, parallel", "80,000", "not measured here", "a processor", "python 3.11"):
         assert part in text
+
+
+def test_every_number_is_whole_in_80_columns(report):
+    """With everything that a row can say, a GPU's memory and an unsteady machine included."""
+    values = {"train_seconds": 9.0, "gpu_memory": 18_800_000_000, "processor_share": 0.5}
+    wide = canned("sequential", "ours", "fedavg", None).with_measurement(measurement(1_234_567, **values))
+    text = shown(Report(report.machine, report.workloads, [*report.rows, wide]), 80)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert "…" not in text
+    # 12,345,670 samples in 9 s; the floor is 100,000, the fastest rival 40,000, the loop 20,000
+    for number in ("1,234,567", "1,371,741", "1235 % ?", "30.86", "61.73", "72.5 %", "0.6", "18.8 GPU", "samples/s"):
+        assert number in text
+
+
+def test_a_column_that_nobody_fills_is_left_out(report):
+    loop = [row for row in report.rows if row.kind != "rival"]
+    text = shown(Report(report.machine, report.workloads, loop), 80)
+    assert ("rival" in shown(report, 80).split("how they ran")[0], "rival" in text.split("how they ran")[0]) == (
+        True,
+        False,
+    )
+
+
+def test_how_programs_ran_stands_below_the_table():
+    values = {"setting": "2 processes, 1 thread each"}
+    rows = [canned("pfl", "rival", "fedavg", None).with_measurement(measurement(1000, **values)) for _ in range(2)]
+    assert settings(rows) == ["pfl: 2 processes, 1 thread each"]
 
 
 def test_json_holds_everything_and_is_strict(report):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -18,7 +20,8 @@ from .run import Watcher
 from .targets import TARGETS, Target
 from .watch import Event
 
-HEADS = ("samples/s", "training only", "of floor", "x rival", "x loop", "accuracy", "peak memory")
+# In two lines where that keeps a column narrow: a table must fit 80 columns, and a number is never cut.
+HEADS = ("samples/s", "training\nonly", "of\nfloor", "x\nrival", "x\nloop", "accuracy", "peak\nGB")
 
 UNSTEADY = " ?"
 UNSTEADY_NOTE = (
@@ -84,10 +87,12 @@ def print_report(report: Report, console: Console | None = None) -> None:
     for facts in report.workloads:
         rows = [row for row in report.rows if row.workload == facts.workload.name]
         out.print(rows_table(facts, rows))
+        out.print("how they ran: " + "; ".join(settings(rows)), highlight=False)
         for row in rows:
             if not row.measurements:
                 out.print(f"not measured: {_name(row)}, {row.method}: {row.reason}", highlight=False, soft_wrap=True)
-    out.print(targets_table(report.rows))
+        out.print()
+    print_targets(report.rows, out)
     if not all(row.steady for row in report.rows):
         out.print(UNSTEADY_NOTE, highlight=False)
     cpu, cores, gpu = (report.machine[key] for key in ("cpu", "cores", "gpu"))
@@ -102,32 +107,38 @@ def rows_table(facts: WorkloadFacts, rows: Sequence[Row]) -> Table:
         f"{workload.name}: {workload.summary}\n{facts.data}, {workload.train:,} training samples, {facts.rounds} timed "
         f"round{'s' if facts.rounds > 1 else ''} of {workload.samples_per_round:,} samples after one that is not timed"
     )
-    table = Table(title=title + (f"; {workload.note}" if workload.note else ""), title_justify="left")
+    table = _table(title + (f"; {workload.note}" if workload.note else ""))
     table.add_column("program", overflow="fold")
-    table.add_column("method")
-    table.add_column("how it ran", overflow="fold")
-    for head in HEADS:
-        table.add_column(head, justify="right")
-    method = rows[0].method if rows else ""
-    for row in rows:
-        if row.method != method:
-            table.add_section()
-        method = row.method
-        if row.measurements:
-            table.add_row(*(Text(cell) for cell in cells(rows, row)))
+    measured = [row for row in rows if row.measurements]
+    numbers = [numbers_of(rows, row) for row in measured]
+    filled = [number for number in range(len(HEADS)) if any(row[number] for row in numbers)]
+    for number in filled:
+        table.add_column(HEADS[number], justify="right", no_wrap=True)
+    for method, same in groupby(zip(measured, numbers, strict=True), lambda pair: pair[0].method):
+        table.add_section()
+        table.add_row(Text(method, style="bold"))
+        for row, own in same:
+            table.add_row(_name(row), *(Text(own[number]) for number in filled))
     return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+
+
+def settings(rows: Sequence[Row]) -> list[str]:
+    """With how many processes and threads, or in which type, each program ran."""
+    found = (f"{_name(row)}: {row.measurements[0].setting}" for row in rows if row.measurements)
+    return list(dict.fromkeys(found))
 
 
 def _name(row: Row) -> str:
     return f"fedvls, {row.program}" if row.kind == "ours" else row.program
 
 
-def cells(rows: Sequence[Row], row: Row) -> list[str]:
-    """What the table says of a row."""
+def numbers_of(rows: Sequence[Row], row: Row) -> list[str]:
+    """What the table says of a row, under `HEADS`."""
     return [
-        _name(row),
-        row.method,
-        row.measurements[0].setting,
         _number(row.rate),
         _number(row.middle("train_rate")),
         _percent(row.middle("share_of_floor")) + ("" if row.steady else UNSTEADY),
@@ -138,21 +149,31 @@ def cells(rows: Sequence[Row], row: Row) -> list[str]:
     ]
 
 
-def targets_table(rows: Sequence[Row]) -> Table:
-    """The targets, and how far this run came."""
-    table = Table(title="targets: our fastest row of each", title_justify="left")
-    for head in ("workload", "device", "target"):
-        table.add_column(head, overflow="fold")
+def print_targets(rows: Sequence[Row], out: Console) -> None:
+    """The targets, and how far this run came; those of work that was not done are named only."""
+    missing = []
+    for work, same in groupby(TARGETS, lambda target: f"{target.workload} on {target.device}"):
+        targets = list(same)
+        if any(target.reached(rows) is not None for target in targets):
+            out.print(targets_table(work, targets, rows))
+        else:
+            missing.append(work)
+    if missing:
+        out.print(f"targets not measured here: {', '.join(missing)}", highlight=False)
+
+
+def targets_table(work: str, targets: Sequence[Target], rows: Sequence[Row]) -> Table:
+    """The targets of one kind of work."""
+    table = _table(f"targets, {work}: our fastest row")
+    table.add_column("target", overflow="fold")
     for head in ("wanted", "reached", "ratio"):
-        table.add_column(head, justify="right")
-    for target in TARGETS:
+        table.add_column(head, justify="right", no_wrap=True)
+    for target in targets:
         reached, share = target.reached(rows), target.ratio(rows)
         table.add_row(
-            target.workload,
-            target.device,
             target.text,
             "stated" if target.wanted is None else _with_unit(target, target.wanted),
-            "not measured here" if reached is None else _with_unit(target, reached) + _mark(target, rows),
+            "not measured" if reached is None else _with_unit(target, reached) + _mark(target, rows),
             "" if share is None else f"{share:.2f}",
             style="" if reached is not None else "dim",
         )
@@ -180,5 +201,5 @@ def _times(value: float | None) -> str:
 
 
 def _memory(row: Row) -> str:
-    parts = [(row.middle("peak_memory"), "GB"), (row.middle("gpu_memory"), "GB GPU")]
-    return " + ".join(f"{value / 1e9:.1f} {unit}" for value, unit in parts if value is not None)
+    parts = [(row.middle("peak_memory"), ""), (row.middle("gpu_memory"), " GPU")]
+    return "\n".join(f"{value / 1e9:.1f}{where}" for value, where in parts if value is not None)
