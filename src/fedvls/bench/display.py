@@ -50,14 +50,13 @@ class Display(Watcher):
         self._rows += 1
         self._left = rounds + 1
         again = f", repetition {repetition + 1}" if repetition else ""
-        text = f"{row.workload}: {row.name}{again}"
-        self._progress.update(self._task, description=text, rate="starting")
+        self._progress.update(self._task, description=f"{row.name}{again}: {row.workload}", rate="starting")
         if not self._console.is_terminal:
-            self._console.print(f"row {self._rows}: {text} ...", highlight=False)
+            self._console.print(f"row {self._rows}: {row.workload}: {row.name}{again} ...", highlight=False)
 
     def on_event(self, row: Row, event: Event) -> None:
         if event["event"] == "round":
-            self._advance(1, f"round {event['round']}, {event['samples'] / event['seconds']:,.0f} samples/s")
+            self._advance(1, f"{event['samples'] / event['seconds']:,.0f} samples/s")
         elif event["event"] == "pause" and self._left > 0:
             self._advance(1 if self._left > 1 else 0, "measuring the floor")
 
