@@ -29,17 +29,18 @@ class Name(ProgressColumn):
         return Text(task.description, no_wrap=True, overflow="ellipsis")
 
 
-def bar_columns(*texts: str) -> tuple[ProgressColumn, ...]:
-    """Name, bar, these texts, time gone and left."""
-    more = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    return Name(), BarColumn(bar_width=12), *map(TextColumn, texts), *more
+def bar_columns(width: int, *texts: str) -> tuple[ProgressColumn, ...]:
+    """Name, bar, these texts, time gone (in a terminal of 100 columns and more) and time left."""
+    roomy = width >= 100
+    gone = (TimeElapsedColumn(),) if roomy else ()
+    bar = BarColumn(bar_width=24 if roomy else 6)
+    return Name(), bar, *map(TextColumn, texts), *gone, TextColumn("left"), TimeRemainingColumn()
 
 
 @contextmanager
 def progress_bars(*texts: str, transient: bool = False) -> Iterator[Progress]:
     """Bars with these texts; nothing at all when standard error is not a terminal."""
     console = Console(stderr=True)
-    with Progress(
-        *bar_columns(*texts), console=console, disable=not console.is_terminal, transient=transient
-    ) as progress:
+    columns = bar_columns(console.width, *texts)
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=transient) as progress:
         yield progress
