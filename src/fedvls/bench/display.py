@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from ..bars import progress_bars
+from ..terminal import number_table, progress_bars
 from .report import Report, WorkloadFacts
 from .rows import Row, ratio
 from .run import Watcher
@@ -106,7 +105,7 @@ def rows_table(facts: WorkloadFacts, rows: Sequence[Row]) -> Table:
         f"{workload.name}: {workload.summary}\n{facts.data}, {workload.train:,} training samples, {facts.rounds} timed "
         f"round{'s' if facts.rounds > 1 else ''} of {workload.samples_per_round:,} samples after one that is not timed"
     )
-    table = _table(title + (f"; {workload.note}" if workload.note else ""))
+    table = number_table(title + (f"; {workload.note}" if workload.note else ""))
     table.add_column("program", overflow="fold")
     measured = [row for row in rows if row.measurements]
     numbers = [numbers_of(rows, row) for row in measured]
@@ -119,10 +118,6 @@ def rows_table(facts: WorkloadFacts, rows: Sequence[Row]) -> Table:
         for row, own in same:
             table.add_row(_name(row), *(Text(own[number]) for number in filled))
     return table
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
 
 
 def settings(rows: Sequence[Row]) -> list[str]:
@@ -163,7 +158,7 @@ def print_targets(rows: Sequence[Row], out: Console) -> None:
 
 def targets_table(work: str, targets: Sequence[Target], rows: Sequence[Row]) -> Table:
     """The targets of one kind of work."""
-    table = _table(f"targets, {work}: our fastest row")
+    table = number_table(f"targets, {work}: our fastest row")
     table.add_column("target", overflow="fold")
     for head in ("wanted", "reached", "ratio"):
         table.add_column(head, justify="right", no_wrap=True)

@@ -64,13 +64,12 @@ def partition(
 
 
 def _print(split: Split, class_names: tuple[str, ...], rows: int) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
+
+    from ..terminal import number_table
 
     console = Console()
-    title = "samples per client and class (· = vacant)"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = number_table("samples per client and class (· = vacant)")
     for head in ("client", *class_names, "total", "vacant"):
         table.add_column(head, justify="right", no_wrap=True)
     for client in range(rows):

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.progress import Progress
 
-from ..bars import progress_bars
 from ..callbacks import Callback
+from ..terminal import progress_bars
 
 
 class Bar(Callback):

@@ -110,10 +110,11 @@ def report_failures(failures: Sequence[str]) -> None:
 def print_grid(heads: Sequence[str], lines: Sequence[Sequence[str]], left: int, title: str | None = None) -> None:
     """A table on the terminal; the first `left` columns are text, the others numbers."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left")
+    from ..terminal import number_table
+
+    table = number_table(title)
     for number, head in enumerate(heads):
         justify: Literal["left", "right"] = "left" if number < left else "right"
         table.add_column(Text(head), justify=justify, overflow="fold", no_wrap=number == 0)

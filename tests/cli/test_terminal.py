@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 from rich.progress import Progress
 
-from fedvls.bars import bar_columns
+from fedvls.terminal import bar_columns
 
 
 def line(width: int, name: str) -> str:

@@ -1,10 +1,11 @@
-"""Progress bars on standard error: what training and benchmarks show while they go on."""
+"""What is shown on a terminal: tables of numbers, and progress on standard error while work goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -15,8 +16,13 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Column
+from rich.table import Column, Table
 from rich.text import Text
+
+
+def number_table(title: str | None = None) -> Table:
+    """A table without frames, which leaves 80 columns to what is in it."""
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
 
 
 class Name(ProgressColumn):
