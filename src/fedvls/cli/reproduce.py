@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ..studies.reproduce import Selection
     from ..studies.table import StudyTable
 
+PAPER, DIFFERENCE = "  paper", "  difference"
+
 
 def add_to(app: typer.Typer) -> None:
     app.command(
@@ -203,13 +205,13 @@ def _print(table: StudyTable) -> None:
 
     console, unit = Console(), table.study.unit
     console.print(caption(table), highlight=False, markup=False)
-    names = max(len(row.label) for row in table.rows)
+    names = max(len(name) for name in (*(row.label for row in table.rows), DIFFERENCE))
     parts: list[list[Any]] = [[]]
-    room = used = console.width - names - 6
+    room = used = console.width - names - 2
     widths = {}
     for column in table.columns:
         texts = [f(table.entry(row, column), unit) for row in table.rows for f in (measured_text, published_text)]
-        widths[column] = max(map(len, [*head(table, column).split(", "), *texts])) + 3
+        widths[column] = max(map(len, [*head(table, column).split(", "), *texts])) + 2
         if used < widths[column] and parts[-1]:
             parts.append([])
             used = room
@@ -222,8 +224,8 @@ def _print(table: StudyTable) -> None:
             entries = [table.entry(row, column) for column in columns]
             lines.append([row.label, *(measured_text(e, unit) for e in entries)])
             if not compact and any(e.published for e in entries):
-                lines.append(["  paper", *(published_text(e, unit) for e in entries)])
-                lines.append(["  difference", *(difference_text(e, unit) for e in entries)])
+                lines.append([PAPER, *(published_text(e, unit) for e in entries)])
+                lines.append([DIFFERENCE, *(difference_text(e, unit) for e in entries)])
         print_grid(["", *(head(table, column).replace(", ", "\n") for column in columns)], lines, left=1)
     if table.verdicts:
         console.print(claims_head(table))
