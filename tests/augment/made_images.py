@@ -27,7 +27,10 @@ def images(samples: int, channels: int, height: int = 32, width: int = 32) -> np
 
 
 def magnitudes(name: str, samples: int) -> np.ndarray:
+    """From the whole range, both ends and a half among them: halves are rounded to even."""
     low, high = RANGES.get(name, (0.05, 1.95))
     drawn = np.random.RandomState(3).uniform(low, high, samples)
     drawn[:2] = low, high
+    if name == "Posterize":
+        drawn[2:4] = (2.5, 3.5)[: samples - 2]
     return drawn

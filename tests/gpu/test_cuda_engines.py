@@ -180,7 +180,7 @@ def test_auto_stacks_what_has_a_form_for_it(stripes):
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "bf16"])
-@pytest.mark.parametrize("engine", ["sequential", "graphed"])
+@pytest.mark.parametrize("engine", ["sequential", "stacked", "graphed"])
 def test_short_types_learn_as_well(dtype, engine):
     """Three seeds on real digits: the mean accuracy is within two points of float32's."""
     scores = {}
