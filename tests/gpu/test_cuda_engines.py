@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
+
 import pytest
 import torch
-from support import assert_close, batch_norm_net, dropout_net, small_mlp
+from support import assert_close, batch_norm_net, dropout_net, run_command, small_mlp
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -179,26 +182,52 @@ def test_auto_stacks_what_has_a_form_for_it(stripes):
     assert names == {"mlp": "stacked", "batch norm": "graphed", "dropout": "graphed"}
 
 
+@cache
+def accuracy_on_digits(model, engine, dtype):
+    """FedVLS, mean of three seeds and of the last five rounds."""
+    data = fedvls.load_dataset("digits")
+    if model == "mobilenetv2":  # twice as large, so that more than one number per channel is left for BatchNorm
+        data = replace(data, **{name: getattr(data, name).repeat(2, 2).repeat(2, 3) for name in ("x_train", "x_test")})
+    rounds, lr = (12, 0.01) if model == "mobilenetv2" else (5, 0.05)
+    found = []
+    for seed in range(3):
+        fed = fedvls.Federation(
+            data,
+            partition=fedvls.dirichlet(beta=0.5),
+            model=model,
+            seed=seed,
+            engine=engine,
+            dtype=dtype,
+            device="cuda",
+        )
+        found.append(fed.run("fedvls", rounds, 2, lr=lr, batch_size=32, out=None, local_every=100).mean_last_five)
+    return sum(found) / 3
+
+
 @pytest.mark.parametrize("dtype", ["tf32", "bf16"])
-@pytest.mark.parametrize("engine", ["sequential", "stacked", "graphed"])
-def test_short_types_learn_as_well(dtype, engine):
-    """Three seeds on real digits: the mean accuracy is within two points of float32's."""
-    scores = {}
-    for kind in ("float32", dtype):
-        found = []
-        for seed in range(3):
-            fed = fedvls.Federation(
-                "digits",
-                partition=fedvls.dirichlet(beta=0.5),
-                model="cnn",
-                seed=seed,
-                engine=engine,
-                dtype=kind,
-                device="cuda",
-            )
-            found.append(fed.run("fedvls", 5, 2, lr=0.05, out=None).last)
-        scores[kind] = sum(found) / 3
-    assert abs(scores[dtype] - scores["float32"]) < 0.02, scores
+@pytest.mark.parametrize(
+    ("model", "engine"),
+    [
+        ("cnn", "sequential"),
+        ("cnn", "stacked"),
+        ("cnn", "graphed"),
+        ("mobilenetv2", "stacked"),
+        ("mobilenetv2", "graphed"),
+    ],
+)
+def test_short_types_learn_as_well(model, engine, dtype):
+    """On real digits within two points of float32; MobileNetV2's seeds alone are three points apart."""
+    mine, theirs = (accuracy_on_digits(model, engine, each) for each in (dtype, "float32"))
+    assert theirs > 0.8
+    assert abs(mine - theirs) < 0.02, (mine, theirs)
+
+
+@pytest.mark.parametrize("engine", ["stacked", "graphed"])
+def test_nothing_is_warned_of(tmp_path, engine):
+    """In a new process, where whatever warns on first use still does."""
+    told = ("--dataset", "digits", "--model", "cnn", "--rounds", 1, "--device", "cuda", "--engine", engine)
+    done = run_command("run", "--method", "fedvls", *told, "--out", tmp_path / "run", cwd=tmp_path, check=True)
+    assert "Warning" not in done.stderr, done.stderr
 
 
 def test_memory_is_flat_over_fifty_rounds(stripes):

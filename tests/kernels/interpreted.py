@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import augmented
 import objectives
 import torch
+from checked import Checked
 from networks import apart, cohort, errors, small_network
 from torch import Tensor
 from torch.nn import functional
@@ -191,6 +192,16 @@ def network() -> None:
         assert max(found.values()) < TOLERANCE, found
 
 
+def step() -> None:
+    """Every operation of a training step, with the numbers it has there."""
+    for rows, size, channels in (([2, 3], 5, 1), ([5], 6, 3)):
+        here = cohort(small_network(channels), rows, batch=5, size=size, dtype=torch.float32)
+        found = Checked(FUSED).train(here)
+        seen = {what.split(":")[0].split()[0] for what in found}
+        assert seen == {name for name in vars(Operations) if name[0] != "_"} - {"rehearse", "summed"}, seen
+        assert max(found.values()) < TOLERANCE, max(found.items(), key=lambda each: each[1])
+
+
 def same_bits() -> None:
     here = cohort(small_network(), [3, 1], batch=3, size=4, dtype=torch.float32)
     bits: list[dict[str, Tensor]] = []
@@ -255,8 +266,8 @@ def folded() -> None:
 
 
 CHECKS: tuple[Callable[[], None], ...] = (
-    pointwise, pointwise_backward, depthwise, around, rounded, network, same_bits, separate_tensors, folded, batch_norm,
-    objectives.terms, objectives.shapes, objectives.extremes, objectives.padding, objectives.not_numbers,
+    pointwise, pointwise_backward, depthwise, around, rounded, network, step, same_bits, separate_tensors, folded,
+    batch_norm, objectives.terms, objectives.shapes, objectives.extremes, objectives.padding, objectives.not_numbers,
     objectives.coverage, objectives.gathering, objectives.chains,
     objectives.training, augmented.operations,
 )  # fmt: skip

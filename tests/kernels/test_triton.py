@@ -10,7 +10,7 @@ from support import WITH_HELPERS, run_python
 GROUPS = (
     ("pointwise", "depthwise", "around", "rounded"),
     ("pointwise_backward",),
-    ("network", "same_bits", "separate_tensors", "folded", "batch_norm"),
+    ("network", "step", "same_bits", "separate_tensors", "folded", "batch_norm"),
     ("terms", "shapes"),
     ("extremes", "padding", "not_numbers", "coverage", "gathering", "chains", "training"),
     ("operations",),

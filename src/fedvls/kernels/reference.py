@@ -88,7 +88,7 @@ class Reference:
         positions = unit.y.shape[2] * unit.y.shape[3]
         spread = self._cleared(d_features, rows)[:, :, None, None] / positions
         g = torch.where(self._affine(unit) > 0, spread, 0.0).to(self.compute)
-        return g, self._sums(g, (unit,))
+        return g, self._sums(g, (unit,), rows)
 
     def moments(
         self,
@@ -129,7 +129,7 @@ class Reference:
             dx = dx + self._cleared(residual, rows)
         if source.relu:
             dx = torch.where(self._affine(source.made_by[0]) > 0, dx, 0.0)
-        return dx, self._sums(dx, source.made_by), None
+        return dx, self._sums(dx, source.made_by, rows), None
 
     def depthwise_backward(
         self, delta: Delta, w: Tensor, source: Raw, stride: int, rows: Tensor, into: Tensor
@@ -141,7 +141,7 @@ class Reference:
             dx, dw = torch.autograd.grad(self._filtered(z, filters, stride), (z, filters), dy)
         into.copy_(dw.reshape(into.shape))
         dx = torch.where(self._affine(source) > 0, dx, 0.0)
-        return dx, self._sums(dx, (source,)), None
+        return dx, self._sums(dx, (source,), rows), None
 
     @staticmethod
     def _filtered(z: Tensor, w: Tensor, stride: int) -> Tensor:
@@ -170,10 +170,11 @@ class Reference:
         deviation = self._cleared(wide - mean[:, None, None, None], rows)
         return Statistics(torch.stack((mean, (deviation**2).sum((1, 2, 3))), 1)[:, None], counts)
 
-    def _sums(self, g: Tensor, made_by: tuple[Raw, ...]) -> Tensor:
+    def _sums(self, g: Tensor, made_by: tuple[Raw, ...], rows: Tensor) -> Tensor:
         wide = g.to(self.wide)
         means = [unit.normal[:, 2, None, None, None] for unit in made_by]
-        centred = [wide * (unit.y.to(self.wide) - mean) for unit, mean in zip(made_by, means, strict=True)]
+        outputs = [self._cleared(unit.y.to(self.wide), rows) for unit in made_by]
+        centred = [wide * (y - mean) for y, mean in zip(outputs, means, strict=True)]
         return torch.stack([part.sum((1, 2, 3)) for part in (wide, *centred)], 1)[:, None]
 
     def _output_gradient(self, delta: Delta, rows: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ class Functional:
 
     def __init__(self, network: Network, samples: Tensor) -> None:
         """samples: a few inputs, to find out whether the module minds padding."""
+        _wake_autograd(samples.device)
         plain = copy.deepcopy(network.prototype)
         self.classifier = network.classifier
         left_out = set()
@@ -96,6 +97,14 @@ class Functional:
         finally:
             hook.remove()
         return logits, caught[-1]
+
+
+def _wake_autograd(device: torch.device) -> None:
+    """Autograd's thread for a GPU has no context there until it launches something; cuBLAS, if it comes first, warns of
+    that, and a backward pass that begins with the classifier begins with cuBLAS."""
+    if device.type == "cuda":
+        one = torch.ones(1, device=device, requires_grad=True)
+        torch.autograd.grad(one.exp(), one)
 
 
 def _shortened(params: Tensors, leading: int) -> Tensors:
