@@ -188,7 +188,7 @@ def accuracy_on_digits(model, engine, dtype):
     data = fedvls.load_dataset("digits")
     if model == "mobilenetv2":  # twice as large, so that more than one number per channel is left for BatchNorm
         data = replace(data, **{name: getattr(data, name).repeat(2, 2).repeat(2, 3) for name in ("x_train", "x_test")})
-    rounds, lr = (12, 0.01) if model == "mobilenetv2" else (5, 0.05)
+    rounds, lr = (12, 0.01) if model == "mobilenetv2" else (10, 0.05)
     found = []
     for seed in range(3):
         fed = fedvls.Federation(
