@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import platform
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -10,6 +12,8 @@ import torch
 from torch import Tensor
 
 from .errors import UsageError
+
+log = logging.getLogger("fedvls")
 
 # The type that weights, averages and losses have. "tf32" and "bf16" only change how products are computed.
 DTYPES = {
@@ -46,7 +50,17 @@ def resolve_device(name: str, dtype: str = "float32") -> torch.device:
     device = _device(name)
     if dtype == "tf32" and device.type != "cuda":
         raise UsageError("dtype = 'tf32' exists on CUDA devices only; on a CPU use float32")
+    if dtype == "bf16" and device.type == "cpu" and not multiplies_short_numbers():
+        log.warning("this processor has no instructions for bfloat16: dtype = 'bf16' is slower than float32 here")
     return device
+
+
+def multiplies_short_numbers() -> bool:
+    """Whether the processor has instructions for products of bfloat16; True where PyTorch cannot tell."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return True
+    known = [getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile")]
+    return None in known or any(has() for has in known if has is not None)
 
 
 def _device(name: str) -> torch.device:

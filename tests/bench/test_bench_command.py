@@ -8,7 +8,7 @@ import pytest
 from support import run_command
 
 from fedvls.bench.plan import Plan
-from fedvls.bench.run import run_plan
+from fedvls.bench.run import _meters, run_plan
 from fedvls.engines import ENGINES
 
 
@@ -47,6 +47,16 @@ def test_the_table_and_the_progress_are_where_they_belong(done):
     assert "targets" in out
     assert "row 1: mnist-mlp: DataLoader loop fedavg" in told
     assert "row 1" not in out
+
+
+def test_short_numbers_have_a_floor_of_their_own():
+    choices = {"methods": ("fedavg",), "engines": ("stacked",), "loop": False, "dataset": "generated"}
+    plan = Plan(samples=300, rounds=1, dtypes=("float32", "bf16"), floor_seconds=0.05, **choices)
+    with _meters(plan, plan.chosen()[0][0]) as meters:
+        kinds = {key: meter.floor.dtype for key, meter in meters.items()}
+    assert kinds == {("fedavg", "float32"): "float32", ("fedavg", "bf16"): "bfloat16"}
+    settings = [row.measurements[0].setting for row in run_plan(plan).rows]
+    assert settings == ["engine stacked, float32", "engine stacked, bf16"]
 
 
 def test_repetitions_are_taken_in_turn():

@@ -37,8 +37,9 @@ def test_the_rate_is_samples_over_time():
     assert 0 < share < 1.5  # process_time's clock is coarser
 
 
-def test_a_step_multiplies_every_product():
-    gemm_step(Floor((5, 3, 2), 4, teacher=True).products)()
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_a_step_multiplies_every_product(dtype):
+    gemm_step(Floor((5, 3, 2), 4, teacher=True).products, dtype)()
 
 
 def test_processes_measure_together_and_end_with_the_meter():

@@ -93,8 +93,9 @@ def test_waves_change_nothing(stripes, monkeypatch, capacity, kind):
     assert_close(weights(stripes, "scaffold", "stacked", kind=kind), whole, 1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bf16"])
 @pytest.mark.parametrize("method", [entry.name for entry in METHODS])
-def test_the_number_of_workers_does_not_change_a_bit(method, monkeypatch):
+def test_the_number_of_workers_does_not_change_a_bit(method, dtype, monkeypatch):
     """Clients of 5 to some hundred samples, rows of an odd number of weights: a client's sums must not depend on its
     place in a stack, on the widths of its neighbours' minibatches, or on whose samples the teacher sees with its own.
     """
@@ -110,7 +111,8 @@ def test_the_number_of_workers_does_not_change_a_bit(method, monkeypatch):
         with torch.no_grad():
             for k, p in enumerate(model.parameters()):
                 p.copy_(torch.linspace(-0.2, 0.2, p.numel()).roll(7 * k).reshape(p.shape))
-        fed = fedvls.Federation(data, partition=partition, clients=12, model=model, engine="stacked", device="cpu")
+        settings = {"clients": 12, "model": model, "engine": "stacked", "dtype": dtype, "device": "cpu"}
+        fed = fedvls.Federation(data, partition=partition, **settings)
         found.append(fed.run(method, 2, 2, out=None, local_every=100).weights.tensors())
     for other in found[1:]:
         assert all(torch.equal(tensor, other[name]) for name, tensor in found[0].items())

@@ -127,7 +127,11 @@ def settings(rows: Sequence[Row]) -> list[str]:
 
 
 def _name(row: Row) -> str:
-    return f"fedvls, {row.program}" if row.kind == "ours" else row.program
+    return f"fedvls, {_engine(row)}" if row.kind == "ours" else row.program
+
+
+def _engine(row: Row) -> str:
+    return row.program if row.dtype == "float32" else f"{row.program} {row.dtype}"
 
 
 def numbers_of(rows: Sequence[Row], row: Row) -> list[str]:
@@ -158,18 +162,20 @@ def print_targets(rows: Sequence[Row], out: Console) -> None:
 
 def targets_table(work: str, targets: Sequence[Target], rows: Sequence[Row]) -> Table:
     """The targets of one kind of work."""
-    table = number_table(f"targets, {work}: our fastest row")
+    table = number_table(f"targets, {work}: our row that comes furthest")
     table.add_column("target", overflow="fold")
     for head in ("wanted", "reached", "ratio"):
         table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("by", overflow="fold")
     for target in targets:
-        reached, share = target.reached(rows), target.ratio(rows)
+        best, share = target.best(rows), target.ratio(rows)
         table.add_row(
             target.text,
             "stated" if target.wanted is None else _with_unit(target, target.wanted),
-            "not measured" if reached is None else _with_unit(target, reached) + _mark(target, rows),
+            "not measured" if best is None else _with_unit(target, best[1]) + _mark(target, rows),
             "" if share is None else f"{share:.2f}",
-            style="" if reached is not None else "dim",
+            "" if best is None else _engine(best[0]),
+            style="" if best is not None else "dim",
         )
     return table
 

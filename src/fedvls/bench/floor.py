@@ -23,6 +23,8 @@ class Floor:
     batch_size: int
     teacher: bool
     """A second, frozen model is evaluated on every minibatch."""
+    dtype: str = "float32"
+    """Of the factors, by PyTorch's name for it."""
 
     @property
     def products(self) -> list[tuple[int, int, int]]:
@@ -94,7 +96,7 @@ def _multiply_when_asked(pipe: Connection, floor: Floor) -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    step = gemm_step(floor.products)
+    step = gemm_step(floor.products, floor.dtype)
     pipe.send("ready")
     while True:
         try:
@@ -104,12 +106,16 @@ def _multiply_when_asked(pipe: Connection, floor: Floor) -> None:
         pipe.send(rate(step, floor.batch_size, seconds))
 
 
-def gemm_step(products: Sequence[tuple[int, int, int]]) -> Callable[[], None]:
-    """A function that multiplies matrices of these shapes into memory that is there already."""
+def gemm_step(products: Sequence[tuple[int, int, int]], dtype: str = "float32") -> Callable[[], None]:
+    """A function that multiplies matrices of these shapes and this type into memory that is there already."""
     import torch
 
     torch.set_num_threads(1)
-    made = [(torch.ones(m, k), torch.ones(k, n), torch.empty(m, n)) for m, k, n in products]
+    kind = getattr(torch, dtype)
+    made = [
+        (torch.ones(m, k, dtype=kind), torch.ones(k, n, dtype=kind), torch.empty(m, n, dtype=kind))
+        for m, k, n in products
+    ]
 
     def step() -> None:
         for left, right, into in made:

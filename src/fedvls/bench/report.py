@@ -61,6 +61,7 @@ class Report:
                 {
                     **{key: getattr(target, key) for key in ("text", "workload", "device", "method", "wanted", "unit")},
                     "reached": target.reached(self.rows),
+                    "by": None if (best := target.best(self.rows)) is None else best[0].name,
                     "ratio": target.ratio(self.rows),
                     "steady": target.steady(self.rows),
                 }

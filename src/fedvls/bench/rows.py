@@ -81,7 +81,7 @@ class Row:
     @property
     def name(self) -> str:
         """What the table calls it."""
-        return f"{self.program} {self.method}"
+        return f"{self.program} {self.method}" + ("" if self.dtype == "float32" else f" {self.dtype}")
 
     def with_measurement(self, measurement: Measurement) -> Row:
         return replace(self, measurements=(*self.measurements, measurement))

@@ -19,6 +19,9 @@ from .rows import Measurement, Row
 from .watch import Event, NotRun, measure
 from .workloads import Workload
 
+FACTORS = {"float64": "float64", "bf16": "bfloat16"}
+"""What a run of this dtype multiplies, where it is not float32."""
+
 
 class Watcher:
     """Told what happens; override what you want to show."""
@@ -78,7 +81,7 @@ def _one(
     row: Row,
     rounds: int,
     folder: Path,
-    meters: dict[str, FloorMeter],
+    meters: dict[tuple[str, str], FloorMeter],
     told: Watcher,
 ) -> Measurement:
     python = None
@@ -88,7 +91,7 @@ def _one(
         python = interpreter(RIVALS[row.program], plan.cache.expanduser(), told.on_note)
     choices = {"engine": row.program, "method": row.method, "device": row.device, "dtype": row.dtype}
     settings = write_settings(folder, workload, rounds=rounds, cores=plan.cores, seed=plan.seed, **choices)
-    meter = meters.get(row.method)
+    meter = meters.get((row.method, row.dtype))
     return measure(
         plan.command(row, settings, python),
         floor=None if meter is None else lambda: meter.measure(plan.floor_seconds),
@@ -100,13 +103,13 @@ def _one(
 
 
 @contextmanager
-def _meters(plan: Plan, workload: Workload) -> Iterator[dict[str, FloorMeter]]:
-    """A meter for every method, on a CPU and where the workload has a floor."""
+def _meters(plan: Plan, workload: Workload) -> Iterator[dict[tuple[str, str], FloorMeter]]:
+    """A meter for every method and type of factors, on a CPU and where the workload has a floor."""
     with ExitStack() as stack:
         meters = {}
         if plan.device == "cpu" and workload.gemm_widths and plan.floor_seconds > 0:
-            for method in plan.methods:
+            for method, dtype in dict.fromkeys((row.method, row.dtype) for row in plan.rows(workload)):
                 teacher = "teacher_logits" in get_method(method).needs
-                floor = Floor(workload.gemm_widths, workload.batch_size, teacher)
-                meters[method] = stack.enter_context(FloorMeter(floor, plan.cores))
+                floor = Floor(workload.gemm_widths, workload.batch_size, teacher, FACTORS.get(dtype, "float32"))
+                meters[method, dtype] = stack.enter_context(FloorMeter(floor, plan.cores))
         yield meters

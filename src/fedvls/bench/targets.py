@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .rows import Row, fastest, ratio
+from .rows import Row, ratio
 
 RELEASED_PROGRAM = 1_525
 """Samples per second of the FedVLS authors' program on an H200: CIFAR-10, MobileNetV2, six loader workers."""
@@ -23,19 +23,25 @@ class Target:
     device: str
     method: str
     measure: Callable[[Sequence[Row], Row], float | None]
-    """From all rows and our fastest one."""
+    """From all rows and one of ours."""
     wanted: float | None
     """None: a number that is only stated."""
     unit: str
     smaller_is_better: bool = False
     engine: str | None = None
-    """The engine it is meant for, if not whichever is fastest."""
+    """The engine it is meant for, if not any."""
+
+    def best(self, rows: Sequence[Row]) -> tuple[Row, float] | None:
+        """Our row that comes furthest, and its value; None if the work was not measured."""
+        ours = [row for row in self._same_work(rows) if row.kind == "ours" and self.engine in (None, row.program)]
+        found = [(row, value) for row in ours if row.rate and (value := self.measure(rows, row)) is not None]
+        sign = -1 if self.smaller_is_better else 1
+        return max(found, key=lambda pair: sign * pair[1], default=None)
 
     def reached(self, rows: Sequence[Row]) -> float | None:
-        """The value of our fastest row that did this work; None if it was not measured."""
-        ours = [row for row in self._same_work(rows) if row.kind == "ours"]
-        best = fastest(row for row in ours if self.engine in (None, row.program))
-        return None if best is None else self.measure(rows, best)
+        """The value of our best row; None if the work was not measured."""
+        best = self.best(rows)
+        return None if best is None else best[1]
 
     def steady(self, rows: Sequence[Row]) -> bool:
         """Whether the machine was steady for everyone who did this work: a ratio needs both of its sides."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -62,8 +62,20 @@ class Samples:
             numbers = torch.cat([draws(self.augmentation, t.samples, client=t.client, **where) for t in tasks])
             rows = torch.split(to_device(numbers, self.data.device), CHUNK)
             stored = (self.augmentation(x, u) for x, u in zip(stored, rows, strict=True))
+        if indices.device.type == "cpu":
+            return self._in_cache(stored, len(indices))
         parts = [self.data.normalised(x) for x in stored]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def _in_cache(self, stored: Iterable[Tensor], count: int) -> Tensor:
+        """So many samples normalised, a few at a time: what lies between two operations stays in a CPU's cache."""
+        first = self.some(1)
+        most, end = self.data.batch_for_inference(first.numel()), 0
+        out = first.new_empty(count, *first.shape[1:])
+        for few in (few for some in stored for few in torch.split(some, most)):
+            out[end : end + len(few)] = self.data.normalised(few)
+            end += len(few)
+        return out
 
     def _taught(self, job: RoundJob, tasks: Sequence[ClientTask], x: Tensor, sizes: Sequence[int]) -> Tensor:
         """The teacher's logits; 0 for clients whose loss does not depend on them, and no work."""
@@ -71,7 +83,10 @@ class Samples:
             return self._seen_by(job.start, x, sizes)[0]
         asked = [part for part, task in zip(torch.split(x, list(sizes)), tasks, strict=True) if task.hears_teacher]
         each = [len(part) for part in asked]
-        said = iter(torch.split(self._seen_by(job.start, torch.cat(asked), each)[0], each) if asked else ())
+        if x.device.type == "cpu":  # which sees them apart anyway
+            said = iter([self._seen_by(job.start, part, [len(part)])[0] for part in asked])
+        else:
+            said = iter(torch.split(self._seen_by(job.start, torch.cat(asked), each)[0], each) if asked else ())
         return torch.cat(
             [next(said) if t.hears_teacher else t.counts.new_zeros(t.samples, len(t.counts)) for t in tasks]
         )
@@ -83,10 +98,11 @@ class Samples:
         other places in a cache line, are rounded differently, and a client's numbers should not depend on who shares
         its stack. A GPU wants few and large passes.
         """
-        together = [own.clone() for own in torch.split(x, list(sizes))] if x.device.type == "cpu" else [x]
-        parts = [part for x in together for part in torch.split(x, self.data.batch_for_inference(x[0].numel()))]
-        see = inference(self.network, state, parts[0].device)
-        logits, features = zip(*(see(part) for part in parts), strict=True)
+        alone = x.device.type == "cpu"
+        most = self.data.batch_for_inference(x[0].numel())
+        parts = (part for own in (torch.split(x, list(sizes)) if alone else [x]) for part in torch.split(own, most))
+        see = inference(self.network, state, x.device)
+        logits, features = zip(*(see(part.clone() if alone else part) for part in parts), strict=True)
         return torch.cat(logits), torch.cat(features)
 
     def _previous(self, job: RoundJob, task: ClientTask, x: Tensor, teacher_features: Tensor) -> Tensor:

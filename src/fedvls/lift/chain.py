@@ -11,11 +11,16 @@ from torch.nn import functional
 from .. import kernels
 from ..models.chain import Layer, linear_chain
 from ..models.text import PADDING, FastText
+from ..numerics import full_precision, half_precision
 from .base import Forward, Padding, Tensors
 
 
 class Chain:
-    """K chains at once. Every sample stands by itself, so padding needs no care: its slope is 0."""
+    """K chains at once. Every sample stands by itself, so padding needs no care: its slope is 0.
+
+    In a run of a short type a CPU multiplies in that type, as autocast would; GPUs, for which such products are too
+    small to matter, in TF32.
+    """
 
     padding: Padding = "any"
     uncounted: frozenset[str] = frozenset()
@@ -28,26 +33,34 @@ class Chain:
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
     ) -> Forward:
         first = x.flatten(2) if self.embedding is None else mean_vectors(params[self.embedding], x)
+        short = half_precision() if x.device.type == "cpu" else None
+        if short is not None:
+            params, first = params | self.shortened(params, short), first.to(short)
         outputs = [first]
         for layer in self.layers:
             outputs.append(_linear(outputs[-1], params, layer))
-        logits = outputs[-1]
-        return Forward(logits, outputs[-2] if features else None, (params, x, outputs))
+        last = full_precision(outputs[-2]) if features else None
+        return Forward(full_precision(outputs[-1]), last, (params, x, outputs))
+
+    def shortened(self, params: Mapping[str, Tensor], short: torch.dtype) -> Tensors:
+        """The layers' parameters in the type of their products."""
+        names = (name for layer in self.layers for name in (layer.weight, layer.bias) if name is not None)
+        return {name: params[name].to(short) for name in names}
 
     @torch.no_grad()
     def backward(self, forward: Forward, d_logits: Tensor, d_features: Tensor | None, into: Tensors) -> None:
         params, x, outputs = forward.saved
-        slope = d_logits
+        slope = d_logits.to(outputs[-1].dtype)
         for number in reversed(range(len(self.layers))):
             layer = self.layers[number]
             slope = _bias_backward(slope, outputs[number + 1], layer, into)
-            torch.bmm(slope.transpose(1, 2), outputs[number], out=into[layer.weight])
+            _product(slope.transpose(1, 2), outputs[number], into[layer.weight])
             if number > 0 or self.embedding is not None:
                 slope = torch.bmm(slope, params[layer.weight])
                 if number == len(self.layers) - 1 and d_features is not None:
                     slope += d_features
         if self.embedding is not None:
-            scatter_vectors(slope, x, into[self.embedding])
+            scatter_vectors(full_precision(slope), x, into[self.embedding])
 
 
 def _linear(x: Tensor, params: Mapping[str, Tensor], layer: Layer) -> Tensor:
@@ -59,6 +72,14 @@ def _linear(x: Tensor, params: Mapping[str, Tensor], layer: Layer) -> Tensor:
     return out.relu_() if layer.relu else out
 
 
+def _product(left: Tensor, right: Tensor, into: Tensor) -> None:
+    """Batched, written in the type of `into`."""
+    if left.dtype == into.dtype:
+        torch.bmm(left, right, out=into)
+    else:
+        into.copy_(torch.bmm(left, right))
+
+
 def _bias_backward(slope: Tensor, out: Tensor, layer: Layer, into: Tensors) -> Tensor:
     """The slope before the layer's ReLU, from that of its output; writes the bias's gradient."""
     if layer.bias is not None and kernels.available(slope.device):
@@ -66,7 +87,7 @@ def _bias_backward(slope: Tensor, out: Tensor, layer: Layer, into: Tensors) -> T
     if layer.relu:
         slope = torch.ops.aten.threshold_backward(slope, out, 0)
     if layer.bias is not None:
-        torch.sum(slope, 1, out=into[layer.bias])
+        torch.sum(slope, 1, dtype=into[layer.bias].dtype, out=into[layer.bias])
     return slope
 
 
