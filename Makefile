@@ -29,7 +29,7 @@ gallery: $(STAMP)
 
 # Engines, a plain loop and other programs on the same work; the others are installed on first use.
 bench: $(STAMP)
-	$(BIN)/fedvls bench --workload mnist-mlp --device cpu --rivals all --json bench.json
+	$(BIN)/fedvls bench --workload mnist-mlp --device cpu --rivals all --dtype float32,bf16 --json bench.json
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
