@@ -51,7 +51,7 @@ def inference(network: Network, state: ModelState, device: torch.device) -> Call
         folded = kernels.folded(network.prototype, state.tensors(), half_precision() or dtype, short)
         if folded is not None:
             return folded
-    short, chain = half_precision(), chain_of(network.prototype)
-    if short is not None and chain is not None and device.type == "cpu":  # once, where autocast would for every batch
-        state = state.updated(chain.shortened(state.params, short))
+    half, chain = half_precision(), chain_of(network.prototype)
+    if half is not None and chain is not None and device.type == "cpu":  # once, where autocast would for every batch
+        state = state.updated(chain.shortened(state.params, half))
     return lambda x: network.logits_and_features(state, x, train=False)
