@@ -9,8 +9,9 @@ from torch import Tensor
 
 from ..augment import Augmentation, draws
 from ..data.resident import ResidentData
-from ..lift import inference
+from ..lift import chain_of, inference
 from ..models.network import ModelState, Network
+from ..numerics import half_precision
 from .base import ClientTask, RoundJob, Tensors
 from .teaching import teaches_by_minibatch
 
@@ -68,10 +69,14 @@ class Samples:
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def _in_cache(self, stored: Iterable[Tensor], count: int) -> Tensor:
-        """So many samples normalised, a few at a time: what lies between two operations stays in a CPU's cache."""
+        """So many samples normalised, a few at a time: what lies between two operations stays in a CPU's cache.
+
+        Where all that is done to them is to multiply them in a short type, they are kept in it.
+        """
         first = self.some(1)
+        short = half_precision() if first.is_floating_point() and chain_of(self.network.prototype) else None
         most, end = self.data.batch_for_inference(first.numel()), 0
-        out = first.new_empty(count, *first.shape[1:])
+        out = first.new_empty(count, *first.shape[1:], dtype=short or first.dtype)
         for few in (few for some in stored for few in torch.split(some, most)):
             out[end : end + len(few)] = self.data.normalised(few)
             end += len(few)

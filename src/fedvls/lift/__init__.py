@@ -20,6 +20,7 @@ __all__ = [
     "Lifted",
     "OneByOne",
     "Vectorised",
+    "chain_of",
     "draws_on_its_own",
     "inference",
     "lift",
