@@ -66,7 +66,7 @@ def test_a_teacher_in_train_mode_sees_minibatches(stripes, name, engine):
     assert_close(mine, theirs, 1e-9)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedvls", "fedsam", "moon", "fpl"])
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("engine", "kind"), REPLAYED)
 def test_float32_agrees_and_repeats_to_the_bit(stripes, name, engine, kind):
     theirs = weights(stripes, name, "sequential", "float32", kind)
