@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 import torch
-from support import assert_close, batch_norm_net, dropout_net, run_command, small_mlp
+from support import assert_close, batch_norm_net, dropout_net, run_command, small_data, small_mlp
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -24,7 +24,6 @@ from fedvls.models.dropout import keyed, with_keys
 
 NAMES = [entry.name for entry in METHODS if entry.build.__module__.startswith("fedvls.")]
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
-LOOSE = {("fpl", "float32"): 1e-3, ("fpl+fedvls", "float32"): 1e-3}
 MODELS = {"mlp": small_mlp, "batch norm": batch_norm_net, "dropout": dropout_net}
 REPLAYED = [("stacked", "mlp"), ("stacked", "dropout"), ("graphed", "batch norm"), ("graphed", "dropout")]
 
@@ -54,7 +53,7 @@ def weights(data, method, engine, dtype="float64", kind="mlp", **more):
 def test_two_rounds_end_with_the_sequential_engines_weights(stripes, name, engine, kind):
     theirs = weights(stripes, name, "sequential", "float64", kind)
     mine = weights(stripes, name, engine, "float64", kind)
-    assert_close(mine, theirs, LOOSE.get((name, "float64"), 1e-9))
+    assert_close(mine, theirs, TOLERANCE["float64"])
 
 
 @pytest.mark.parametrize("name", ["fedvls", "fedntd", "fedvls+fedsam"])
@@ -68,10 +67,14 @@ def test_a_teacher_in_train_mode_sees_minibatches(stripes, name, engine):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("engine", "kind"), REPLAYED)
-def test_float32_agrees_and_repeats_to_the_bit(stripes, name, engine, kind):
-    theirs = weights(stripes, name, "sequential", "float32", kind)
-    mine, again = (weights(stripes, name, engine, "float32", kind) for _ in range(2))
-    assert_close(mine, theirs, LOOSE.get((name, "float32"), 1e-4))
+def test_float32_agrees_and_repeats_to_the_bit(name, engine, kind):
+    """Four times the data in minibatches of 24. In minibatches of two to six BatchNorm divides by variances near 0,
+    and the sequential engine alone is up to 1e-2 from its own float64: no bound would tell rounding from a mistake."""
+    data, size = small_data(per_class=96), {"batch_size": 24}
+    exact, theirs = (weights(data, name, "sequential", dtype, kind, **size) for dtype in ("float64", "float32"))
+    assert_close({key: value.to(exact[key].dtype) for key, value in theirs.items()}, exact, TOLERANCE["float32"] / 4)
+    mine, again = (weights(data, name, engine, "float32", kind, **size) for _ in range(2))
+    assert_close(mine, theirs, TOLERANCE["float32"])
     assert all(torch.equal(t, again[k]) for k, t in mine.items())
 
 
