@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import example, given
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from support import run_python
 
 from fedvls.kernels import tiles
-from fedvls.kernels.tiles import Tile
+from fedvls.kernels.tiles import Numbers, Tile
 
 CHANNELS = st.integers(1, 2048)
+NUMBERS = st.sampled_from(get_args(Numbers))
 WARP_GROUP = 4  # warps
 ROWS_OF_A_GROUP = 64  # rows of the smallest result that a warp group computes
 
@@ -33,11 +35,11 @@ def may_overlap(tile: Tile, sides: tuple[str, ...]) -> bool:
 
 
 @pytest.mark.parametrize("name", RESULTS)
-@given(inputs=CHANNELS, outputs=CHANNELS, wide=st.booleans())
-@example(inputs=384, outputs=96, wide=False)
-@example(inputs=192, outputs=32, wide=False)
-def test_no_product_of_a_warp_group_reads_what_a_copy_writes(name, inputs, outputs, wide):
-    assert not may_overlap(getattr(tiles, name)(inputs, outputs, wide), RESULTS[name])
+@given(inputs=CHANNELS, outputs=CHANNELS, numbers=NUMBERS)
+@example(inputs=384, outputs=96, numbers="short")
+@example(inputs=192, outputs=32, numbers="short")
+def test_no_product_of_a_warp_group_reads_what_a_copy_writes(name, inputs, outputs, numbers):
+    assert not may_overlap(getattr(tiles, name)(inputs, outputs, numbers), RESULTS[name])
 
 
 def test_the_rule_sees_the_block_that_failed():
@@ -46,9 +48,9 @@ def test_the_rule_sees_the_block_that_failed():
 
 
 @pytest.mark.parametrize("name", RESULTS)
-@given(inputs=CHANNELS, outputs=CHANNELS, wide=st.booleans())
-def test_sides_are_powers_of_two_that_the_products_take(name, inputs, outputs, wide):
-    tile = getattr(tiles, name)(inputs, outputs, wide)
+@given(inputs=CHANNELS, outputs=CHANNELS, numbers=NUMBERS)
+def test_sides_are_powers_of_two_that_the_products_take(name, inputs, outputs, numbers):
+    tile = getattr(tiles, name)(inputs, outputs, numbers)
     assert all(side >= 16 and side & (side - 1) == 0 for side in (tile.rows, tile.inputs, tile.outputs))
 
 

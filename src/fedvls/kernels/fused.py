@@ -46,8 +46,8 @@ class Fused:
 
     def __init__(self, compute: torch.dtype, tf32: bool) -> None:
         self.compute = compute
-        self.wide = compute.itemsize > 2
-        self.precision = tiles.precision(tf32)
+        self.numbers = tiles.numbers(compute.itemsize, tf32)
+        self.precision = tiles.precision(self.numbers)
         self._packing: dict[Any, Packing] = {}
 
     def weights(self, params: Tensors, columns: dict[str, int]) -> Tensors:
@@ -75,7 +75,7 @@ class Fused:
         y = x.new_empty((*x.shape[:-1], outputs))
         if normal is None and inputs <= tiles.WIDEN:
             return y, self._widen(x, w, y, rows)
-        tile = tiles.forward(inputs, outputs, self.wide)
+        tile = tiles.forward(inputs, outputs, self.numbers)
         tile = tiles.dealt(tile, m, clients * triton.cdiv(outputs, tile.outputs))
         parts = triton.cdiv(m, tile.rows)
         made = _statistics(clients, parts, outputs, x.device)
@@ -90,7 +90,7 @@ class Fused:
     def _widen(self, x: Tensor, w: Tensor, y: Tensor, rows: Tensor) -> Statistics:
         clients, _, per_sample, m, inputs = _geometry(x)
         outputs = w.shape[1]
-        tile = tiles.widen(inputs, outputs, self.wide)
+        tile = tiles.widen(inputs, outputs, self.numbers)
         blocks = triton.cdiv(outputs, tile.outputs)
         parts, share = tiles.splits(clients * blocks, m, tile)
         made = _statistics(clients, parts, outputs, x.device)
@@ -220,7 +220,7 @@ class Fused:
     ) -> tuple[Tensor, Tensor, Parts | None]:
         clients, _, per_sample, m, inputs = _geometry(source.x)
         outputs = w.shape[1]
-        tile = tiles.project_backward(inputs, outputs, self.wide)
+        tile = tiles.project_backward(inputs, outputs, self.numbers)
         blocks = triton.cdiv(inputs, tile.inputs)
         parts, share = tiles.splits(clients * blocks, m, tile)
         dx = torch.empty_like(source.x)
@@ -239,7 +239,7 @@ class Fused:
     ) -> tuple[Tensor, Tensor, Parts | None]:
         clients, _, per_sample, m, inputs = _geometry(source.x)
         outputs = w.shape[1]
-        tile = tiles.expand_backward(inputs, outputs, self.wide)
+        tile = tiles.expand_backward(inputs, outputs, self.numbers)
         parts, share = tiles.splits(clients, m, tile)
         dx = torch.empty_like(source.x)
         sums = 1 + len(source.made_by) if source.made_by else 0
@@ -260,7 +260,7 @@ class Fused:
     ) -> tuple[Tensor, Tensor]:
         clients, _, per_sample, m, inputs = _geometry(source.x)
         outputs = w.shape[1]
-        tile = tiles.input_gradient(inputs, outputs, self.wide)
+        tile = tiles.input_gradient(inputs, outputs, self.numbers)
         tile = tiles.dealt(tile, m, clients * triton.cdiv(inputs, tile.inputs))
         parts = triton.cdiv(m, tile.rows)
         dx = torch.empty_like(source.x)
@@ -279,7 +279,7 @@ class Fused:
     def _weight_gradient(self, delta: Delta, source: Source, rows: Tensor, into: Tensor) -> Parts | None:
         clients, _, per_sample, m, inputs = _geometry(source.x)
         outputs = delta.g.shape[-1]
-        tile = tiles.weight_gradient(inputs, outputs, self.wide)
+        tile = tiles.weight_gradient(inputs, outputs, self.numbers)
         blocks = triton.cdiv(inputs, tile.inputs) * triton.cdiv(outputs, tile.outputs)
         parts, share = tiles.splits(clients * blocks, m, tile)
         direct = parts == 1 and into[0, 0].numel() == inputs

@@ -18,8 +18,8 @@ class FusedInference:
 
     def __init__(self, compute: torch.dtype, tf32: bool) -> None:
         self.compute = compute
-        self.wide = compute.itemsize > 2
-        self.precision = tiles.precision(tf32)
+        self.numbers = tiles.numbers(compute.itemsize, tf32)
+        self.precision = tiles.precision(self.numbers)
         self._rows: dict[tuple[int, torch.device], Tensor] = {}
 
     def _all(self, x: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class FusedInference:
         y = x.new_empty((samples, height, width, outputs))
         if residual is None and inputs <= tiles.WIDEN:
             return self._widen(x, layer, relu, y)
-        tile = tiles.forward(inputs, outputs, self.wide)
+        tile = tiles.forward(inputs, outputs, self.numbers)
         pointwise.forward[(triton.cdiv(m, tile.rows) * triton.cdiv(outputs, tile.outputs), 1)](
             x, layer.weight, layer.bias, y, layer.bias, layer.bias, self._all(x), layer.bias,
             y if residual is None else residual,
@@ -68,7 +68,7 @@ class FusedInference:
     def _widen(self, x: Tensor, layer: Layer, relu: bool, y: Tensor) -> Tensor:
         samples, height, width, inputs = x.shape
         outputs, m = len(layer.weight), samples * height * width
-        tile = tiles.widen(inputs, outputs, self.wide)
+        tile = tiles.widen(inputs, outputs, self.numbers)
         blocks = triton.cdiv(outputs, tile.outputs)
         parts, share = tiles.splits(blocks, m, tile)
         pointwise.widen[(blocks, parts, 1)](

@@ -5,7 +5,21 @@ Measured on an H200 with MobileNetV2 on 32x32 images, 10 clients, batch 64; any 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Numbers = Literal["short", "tf32", "float32"]
+"""What a convolution multiplies: numbers of 2 bytes; of 4, rounded to TF32; of 4 as they are, each product the sum of
+three of TF32, which takes more registers for the same block."""
+
+
+def numbers(size: int, tf32: bool) -> Numbers:
+    """Of so many bytes. tf32: whether those of 4 may be rounded."""
+    return "short" if size <= 2 else "tf32" if tf32 else "float32"
+
+
+def precision(numbers: Numbers) -> str:
+    """How they enter Triton's matrix product."""
+    return "tf32x3" if numbers == "float32" else "tf32"
 
 
 class Tile(NamedTuple):
@@ -62,7 +76,7 @@ EXPAND = (32, 192)
 """Most inputs and outputs of another whose backward pass is one kernel."""
 
 
-# Each function below: inputs and outputs of the convolution, and whether its numbers are wide (4 bytes, not 2).
+# Each function below: inputs and outputs of the convolution, and its numbers.
 #
 # Where copies run ahead of a loop (stages above 1) its products must be those of single warps: fewer than four warps,
 # or fewer than 64 rows in the result. Otherwise Triton takes Hopper's asynchronous products of warp groups, and up to
@@ -78,43 +92,56 @@ def dealt(tile: Tile, rows: int, programs: int) -> Tile:
     return tile._replace(rows=32) if few and tile.rows > 32 else tile
 
 
-def forward(inputs: int, outputs: int, wide: bool) -> Tile:
-    step = power(inputs, most=32 if wide or inputs % 64 == 32 else 64)
-    if outputs < 64 or wide:
+def forward(inputs: int, outputs: int, numbers: Numbers) -> Tile:
+    step = power(inputs, most=32 if numbers != "short" or inputs % 64 == 32 else 64)
+    if outputs < 64 or numbers != "short":
         return Tile(64, step, power(outputs, most=32) if outputs < 64 else snug(outputs), 2, 3)
     return Tile(64, step, 128 if outputs >= 320 or power(outputs) == 128 else 64, 2, 3)
 
 
-def widen(inputs: int, outputs: int, wide: bool) -> Tile:
+def widen(inputs: int, outputs: int, numbers: Numbers) -> Tile:
+    stages = 4 if numbers == "short" and inputs <= 32 else 3
+    if numbers == "float32":
+        return Tile(32, power(inputs), power(outputs, most=32), 2, 3 if inputs <= 32 else 2, 528)
     if outputs > 128:
-        return Tile(32, power(inputs), 64, 4, 3 if wide or inputs > 32 else 4, 528)
-    return Tile(32, power(inputs), power(outputs, most=32), 4, 3 if wide or inputs > 32 else 4)
+        return Tile(32, power(inputs), 64, 4, stages, 528)
+    return Tile(32, power(inputs), power(outputs, most=32), 4, stages)
 
 
-def input_gradient(inputs: int, outputs: int, wide: bool) -> Tile:
-    if wide:
+def input_gradient(inputs: int, outputs: int, numbers: Numbers) -> Tile:
+    if numbers != "short":
         return Tile(64, snug(inputs), 32, 2, 2)
     if outputs <= 192:
         return Tile(64, power(inputs, most=64), 32, 2, 3)
     return Tile(64, power(inputs, most=128), 32 if inputs > 160 else 64, 2, 3)
 
 
-def weight_gradient(inputs: int, outputs: int, wide: bool) -> Tile:
-    if wide:
+def weight_gradient(inputs: int, outputs: int, numbers: Numbers) -> Tile:
+    if numbers == "float32" and inputs > 64:
+        return Tile(32, 64, 32, 4, 2, 1584) if inputs > 128 else Tile(32, 32, 64, 2, 2, 1584)
+    if numbers != "short":
         return Tile(32, power(inputs, most=64), 32, 2, 2, 792)
     if inputs <= 128:
         return Tile(32, power(inputs), 32, 2, 3, 792)
     return Tile(64, 64, 64, 4, 1, 396) if inputs <= 320 else Tile(64, 128, 64, 8, 1, 396)
 
 
-def project_backward(inputs: int, outputs: int, wide: bool) -> Tile:
-    first = pieces(outputs)[0]
+def project_backward(inputs: int, outputs: int, numbers: Numbers) -> Tile:
+    first, rest = pieces(outputs)
+    if numbers == "float32" and first + rest > 64:
+        return Tile(16, 16, first, 1, 3, 1056)
     return Tile(32, power(inputs, most=32 if outputs == 64 else 64), first, 2 if first >= 64 else 4, 3, 528)
 
 
-def expand_backward(inputs: int, outputs: int, wide: bool) -> Tile:
-    first = pieces(outputs)[0]
-    return Tile(64 if first <= 64 else 32, power(inputs), first, 2, 1 if wide else 2, 528)
+def expand_backward(inputs: int, outputs: int, numbers: Numbers) -> Tile:
+    first, rest = pieces(outputs)
+    if numbers == "float32":
+        # Both gradients and three products for each are alive at once: larger blocks do not fit the registers, and
+        # were up to 15 times as slow.
+        if first <= 64:
+            return Tile(32, power(inputs), first, 2, 2, 528)
+        return Tile(16, power(inputs), first, 2, 2, 528) if rest < 64 else Tile(16, power(inputs), first, 4, 1, 528)
+    return Tile(64 if first <= 64 else 32, power(inputs), first, 2, 2 if numbers == "short" else 1, 528)
 
 
 def columns(channels: int) -> Tile:
@@ -154,11 +181,6 @@ def depthwise_backward(height: int) -> Band:
 def together(parts: int) -> int:
     """How many parts are added at once; one of three numbers, so that few kernels need compiling."""
     return 2 if parts <= 2 else 4 if parts <= 16 else 16
-
-
-def precision(tf32: bool) -> str:
-    """How float32 factors enter a matrix product: rounded to TF32, or as sums of three such products."""
-    return "tf32" if tf32 else "tf32x3"
 
 
 def splits(programs: int, rows: int, tile: Tile) -> tuple[int, int]:
