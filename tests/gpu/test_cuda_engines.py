@@ -18,7 +18,7 @@ from fedvls import (
 )
 from fedvls.engines.capture import Replay
 from fedvls.engines.stack import Stack
-from fedvls.kernels.terms import FusedObjective
+from fedvls.kernels.fused_objective import FusedObjective
 from fedvls.method import METHODS
 from fedvls.models.dropout import keyed, with_keys
 

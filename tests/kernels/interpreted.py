@@ -268,7 +268,7 @@ def folded() -> None:
 CHECKS: tuple[Callable[[], None], ...] = (
     pointwise, pointwise_backward, depthwise, around, rounded, network, step, same_bits, separate_tensors, folded,
     batch_norm, objectives.terms, objectives.shapes, objectives.extremes, objectives.padding, objectives.not_numbers,
-    objectives.coverage, objectives.gathering, objectives.chains,
+    objectives.coverage, objectives.many_classes, objectives.gathering, objectives.chains,
     objectives.training, augmented.operations,
 )  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""The kernel of objectives against autograd of the terms themselves, on random minibatches and at the edges."""
+"""Objectives written out, as a kernel and in plain operations, against autograd of the terms themselves: on random
+minibatches and at the edges."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from fedvls import kernels, losses
 from fedvls.engines import parallel
 from fedvls.engines.gathering import gathered
 from fedvls.engines.objective import SplitObjective
-from fedvls.kernels.terms import MOST_CLASSES, FusedObjective
+from fedvls.kernels.fused_objective import MOST_CLASSES, FusedObjective
 from fedvls.lift.chain import Chain
 from fedvls.losses import ClientStatistics, LossInputs, Objective, Term
 from fedvls.losses.term import as_objective
@@ -71,7 +72,7 @@ class Batch:
         short = given.logits.dtype == torch.float32
         exact = replace(
             given,
-            logits=given.logits.double().requires_grad_(),
+            logits=given.logits.double().detach().requires_grad_(),
             client=ClientStatistics(given.client.counts.double()) if short else given.client,
             teacher_logits=given.given("teacher_logits").double(),
         )
@@ -186,15 +187,19 @@ def not_numbers() -> None:
 
 
 def coverage() -> None:
-    """Whose objective the kernel computes, and what goes autograd's way: two terms of a kind, more classes, a term over
-    features, one's own."""
+    """Whose objective is written out, and what goes autograd's way: two terms of a kind, a term over features, one's
+    own."""
     names = {entry.name for entry in METHODS if entry.build.__module__.startswith("fedvls.")}
-    without = {name for name in names if SplitObjective(fedvls.get_method(name).objective, CPU).kernel is None}
+    without = {name for name in names if SplitObjective(fedvls.get_method(name).objective, CPU).written_out is None}
     assert without == {"feddkd", "fedmr", "fpl", "fpl+fedvls", "moon"}, without
     twice = losses.cross_entropy() + losses.calibrated_cross_entropy()
     own = losses.term("own")(lambda inputs: inputs.over_batch(inputs.logits.mean(-1)))
     for objective in (twice, losses.cross_entropy() + own, losses.margin_cross_entropy(0.5, "left-out")):
-        assert SplitObjective(objective, CPU).kernel is None
+        assert SplitObjective(objective, CPU).written_out is None
+
+
+def many_classes() -> None:
+    """More than the kernel takes go autograd's way."""
     batch, objective = drawn(2, 3, MOST_CLASSES + 1, torch.float64), OBJECTIVES["fedvls"]
     found = SplitObjective(objective, CPU).slopes(batch.inputs, batch.logits, None)
     for mine, theirs in zip((found.loss, found.logits), batch.autograd(as_objective(objective)), strict=True):

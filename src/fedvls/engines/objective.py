@@ -28,7 +28,7 @@ class SplitObjective:
         terms = as_objective(objective).terms
         self.of_outputs = [t for t in terms if "params" not in t.needs]
         self.of_params = [t for t in terms if "params" in t.needs and t.weight != 0]
-        self.kernel = kernels.objective(self.of_outputs, device)
+        self.written_out = kernels.objective(self.of_outputs, device)
 
     @property
     def pull(self) -> float | None:
@@ -39,8 +39,8 @@ class SplitObjective:
         """Value and gradients of the terms over the outputs, each client by itself."""
         if not self.of_outputs:
             return Slopes(logits.new_zeros(logits.shape[:-2]), torch.zeros_like(logits), None)
-        if self.kernel is not None and self.kernel.takes(logits):
-            return Slopes(*self.kernel(inputs, logits), None)
+        if self.written_out is not None and self.written_out.takes(logits):
+            return Slopes(*self.written_out(inputs, logits), None)
         with torch.enable_grad():
             outputs = [logits.detach().requires_grad_()]
             if features is not None:

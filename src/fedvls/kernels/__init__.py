@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..lift.base import Lifted
     from ..losses.term import Term
     from .folding import Folded
-    from .terms import FusedObjective
+    from .terms import WrittenOut
     from .values import Operations
 
 
@@ -79,14 +79,21 @@ def rehearse(run: Callable[[], object], device: torch.device) -> None:
         rehearse(run)
 
 
-def objective(terms: Sequence[Term], device: torch.device) -> FusedObjective | None:
-    """The value of these terms and its slope with respect to the logits in one launch, or None where autograd is to
-    compute them: without Triton, and for terms that the kernel does not know."""
-    if not available(device):
-        return None
-    from .terms import fused
+def objective(terms: Sequence[Term], device: torch.device) -> WrittenOut | None:
+    """The value of these terms and its slope with respect to the logits by formula, on CUDA in one launch; None for
+    terms that have no formula here: autograd is to compute them."""
+    from .terms import known
 
-    return fused(terms)
+    found = known(terms)
+    if found is None:
+        return None
+    if available(device):
+        from .fused_objective import FusedObjective
+
+        return FusedObjective(found)
+    from .plain_objective import PlainObjective
+
+    return PlainObjective(found)
 
 
 def gathered(

@@ -81,13 +81,8 @@ def slopes(
 ):
     """logits and teacher `[K, B, C]`, labels and mask `[K, B]`, everything else of the clients `[K, C]`; writes loss
     `[K]` and slope `[K, B, C]`, 0 for padding. CROSS_ENTROPY, DISTILLATION, SUPPRESSION: weights, 0 for no such term;
-    compiled in, because a number given at launch would be rounded to float32.
-
-    With n real samples, a_i = s z_i + r_i b, q and p the softmaxes of t_i / T and z_i / T inside the classes heard and
-    spoken, r_i the teacher's trust in sample i where it is asked for, and u as in `suppressed`:
-        loss  = mean_i -log softmax(a_i)_y           slope_ic = s_c (softmax(a_i)_c - [c = y_i]) / n
-              + T^2 mean_i r_i KL(q_i || p_i)                 + T r_i (p_ic sum(q_i) - q_ic) / n
-              + sum_c prior_c (lse_i u_ic - log n)            + prior_c softmax_i(u_ic) [c != y_i]
+    compiled in, because a number given at launch would be rounded to float32. The formulas are those of `terms.Known`,
+    u that of `suppressed`.
     """
     k = tl.program_id(0).to(tl.int64)
     dtype = logits.dtype.element_ty

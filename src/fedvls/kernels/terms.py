@@ -1,4 +1,4 @@
-"""Value and gradient of an objective in one launch, where autograd takes up to seventy.
+"""Objectives whose value and slope are written out, so that nobody need ask autograd, which takes up to 114 operations.
 
 Covered are sums of terms of these kinds, at most one of each:
 
@@ -14,72 +14,60 @@ Autograd's remain FedLC without the true class, FedDKD, what looks at features (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-import torch
 from torch import Tensor
 
 from ..losses.cross_entropy import CrossEntropy
 from ..losses.distillation import Distillation, vacant
-from ..losses.suppression import LogitSuppression, log_uniform
+from ..losses.suppression import LogitSuppression
 from ..losses.term import LossInputs, Term
-from .slopes import slopes
-from .tiles import power
 
-MOST_CLASSES = 256
-KNOWN = frozenset({CrossEntropy, Distillation, LogitSuppression})
+KINDS = frozenset({CrossEntropy, Distillation, LogitSuppression})
 Kind = TypeVar("Kind")
 
 
-def fused(terms: Sequence[Term]) -> FusedObjective | None:
-    """These terms in one kernel, or None where one is of another kind or two are of the same."""
-    kinds = {type(term.function) for term in terms}
-    return FusedObjective(terms) if kinds <= KNOWN and len(kinds) == len(terms) else None
+@dataclass(frozen=True)
+class Known:
+    """One term of each kind and its weight, 0 where there is none.
+
+    With n real samples, a_i = s z_i + r_i b, q and p the softmaxes of t_i / T and z_i / T inside the classes heard and
+    spoken, r_i the teacher's trust in sample i where it is asked for, and u_ic what `LogitSuppression` sums over the
+    samples:
+        loss  = mean_i -log softmax(a_i)_y           slope_ic = s_c (softmax(a_i)_c - [c = y_i]) / n
+              + T^2 mean_i r_i KL(q_i || p_i)                 + T r_i (p_ic sum(q_i) - q_ic) / n
+              + sum_c prior_c (lse_i u_ic - log n)            + prior_c softmax_i(u_ic) [c != y_i]
+    """
+
+    entropy: CrossEntropy
+    entropy_weight: float
+    teaching: Distillation
+    teaching_weight: float
+    suppression: LogitSuppression
+    suppression_weight: float
 
 
-class FusedObjective:
-    """Terms of different kinds and their weights; see `slopes.slopes` for the formulas."""
-
-    def __init__(self, terms: Sequence[Term]) -> None:
-        self.entropy, self.entropy_weight = _of_kind(terms, CrossEntropy())
-        self.teaching, self.teaching_weight = _of_kind(terms, Distillation(vacant, vacant))
-        self.suppression, self.suppression_weight = _of_kind(terms, LogitSuppression("released"))
+class WrittenOut(Protocol):
+    """Value and slope of an objective by formula."""
 
     def takes(self, logits: Tensor) -> bool:
-        """Whether the kernel is for such logits."""
-        return logits.shape[-1] <= MOST_CLASSES and logits.dtype in (torch.float32, torch.float64)
+        """Whether it is for such logits."""
 
     def __call__(self, inputs: LossInputs, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """The value per leading index of logits `[..., B, C]`, and the gradient with respect to them."""
-        *leading, batch, classes = logits.shape
-        client, unread = inputs.client, logits
-        entropy, teaching = self.entropy, self.teaching
+        """The value per leading index of logits `[..., B, C]`, and the gradient with respect to them, 0 for padding."""
 
-        def per_client(table: Tensor) -> Tensor:
-            return table.expand(*leading, classes).contiguous()
 
-        shift, scale = (
-            unread if made is None else per_client(client.table(made)) for made in (entropy.shift, entropy.scale)
-        )
-        heard = spoken = prior = log_prior = unread
-        if self.teaching_weight != 0:
-            heard, spoken = (per_client(client.table(made)) for made in (teaching.heard, teaching.spoken))
-        if self.suppression_weight != 0:
-            prior, log_prior = per_client(client.prior), per_client(client.log_prior)
-        teacher = unread if inputs.teacher_logits is None else inputs.teacher_logits.contiguous()
-        loss, slope = logits.new_empty(leading), torch.empty_like(logits, memory_format=torch.contiguous_format)
-        columns = power(classes)
-        slopes[(loss.numel(),)](
-            logits.contiguous(), inputs.labels.contiguous(), inputs.sample_mask.contiguous(), teacher,
-            shift, scale, heard, spoken, prior, log_prior, loss, slope, batch, C=classes,
-            CROSS_ENTROPY=self.entropy_weight, SHIFT=entropy.shift is not None, SCALE=entropy.scale is not None,
-            TRUSTED_SHIFT=entropy.trusted,
-            DISTILLATION=self.teaching_weight, TEMPERATURE=float(teaching.temperature),
-            WITHOUT_LABEL=teaching.without_label, TRUSTED_TEACHER=teaching.trusted,
-            SUPPRESSION=self.suppression_weight, FORM=self.suppression.form, LOG_UNIFORM=log_uniform(classes),
-            BM=min(64, 4096 // columns), BC=columns, num_warps=8 if columns <= 32 else 16,
-        )  # fmt: skip
-        return loss, slope
+def known(terms: Sequence[Term]) -> Known | None:
+    """These terms, or None where one is of another kind or two are of the same."""
+    kinds = {type(term.function) for term in terms}
+    if not kinds <= KINDS or len(kinds) != len(terms):
+        return None
+    return Known(
+        *_of_kind(terms, CrossEntropy()),
+        *_of_kind(terms, Distillation(vacant, vacant)),
+        *_of_kind(terms, LogitSuppression("released")),
+    )
 
 
 def _of_kind(terms: Sequence[Term], otherwise: Kind) -> tuple[Kind, float]:
