@@ -1,12 +1,16 @@
-"""The Triton kernels compiled for a Hopper GPU, on a machine without one: `python compiled.py [overlapping]`.
+"""The Triton kernels compiled for a Hopper GPU, on a machine without one: `python compiled.py [overlapping|spilling]`.
 
 In a process of its own, because the compiler is told of a GPU that is not there. Prints one line per kernel: its name,
-and which of asynchronous copies and products of warp groups its code has. `overlapping`: with a block that has both.
+which of asynchronous copies and products of warp groups its code has, and whether its numbers spill from the registers
+into memory. `overlapping`: with a block that has both; `spilling`: with one far too large.
 """
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
+import tempfile
 from typing import Any
 
 import torch
@@ -20,6 +24,8 @@ from fedvls.kernels.values import Delta, Raw, Source
 
 CLIENTS, BATCH, SIZE = 2, 4, 4
 HOPPER = GPUTarget("cuda", 90, 32)
+SPILLING = 1024
+"""Bytes of a thread in memory. A few hundred cost little; the block that took 15 times as long had 12,488."""
 
 
 class Absent:
@@ -40,14 +46,27 @@ class Absent:
 
 def tell(function: JITFunction, *args: Any, grid: tuple[int, ...], warmup: bool, **options: Any) -> None:
     """In place of a launch: compile, and say what the code has."""
-    code = launch(function, *args, grid=grid, warmup=True, **options).asm["ptx"]
-    parts = [word for word, sign in (("copies", "cp.async"), ("groups", "wgmma.mma_async")) if sign in code]
-    print(function.fn.__name__, *parts)
+    code = launch(function, *args, grid=grid, warmup=True, **options).asm
+    parts = [word for word, sign in (("copies", "cp.async"), ("groups", "wgmma.mma_async")) if sign in code["ptx"]]
+    spilled = ["spills"] if in_memory(code["cubin"]) > SPILLING else []
+    print(function.fn.__name__, *parts, *spilled)
 
 
-def products(compute: torch.dtype, inputs: int, outputs: int) -> None:
+def in_memory(binary: bytes) -> int:
+    """Bytes that each thread keeps outside the registers."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary)
+        file.flush()
+        ask = [triton.knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
+        told = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"STACK:(\d+)", told)
+    assert found is not None, told
+    return int(found[1])
+
+
+def products(compute: torch.dtype, inputs: int, outputs: int, tf32: bool = False) -> None:
     """Forward and backward of a 1x1 convolution, behind a BatchNorm and without."""
-    ops = Fused(compute, tf32=False)
+    ops = Fused(compute, tf32)
     rows = torch.full((CLIENTS,), BATCH, dtype=torch.int32)
 
     def image(channels: int) -> torch.Tensor:
@@ -79,10 +98,16 @@ if __name__ == "__main__":
     if "overlapping" in sys.argv:
         tiles.forward = lambda *_: tiles.Tile(128, 64, 32, 4, 3)  # as it was for 192 to 32 channels
         products(torch.bfloat16, 192, 32)
+    elif "spilling" in sys.argv:
+        tiles.expand_backward = lambda *_: tiles.Tile(32, 32, 128, 2, 1)  # as it was in float32
+        products(torch.float32, 32, 192)
     else:
         for inputs, outputs in ((24, 144), (192, 32), (960, 160)):
             products(torch.bfloat16, inputs, outputs)
-        products(torch.float32, 192, 32)
+        for inputs, outputs in ((16, 96), (24, 144), (32, 192), (192, 32), (576, 96), (320, 1280)):
+            products(torch.float32, inputs, outputs)
+        for inputs, outputs in ((32, 192), (576, 96)):
+            products(torch.float32, inputs, outputs, tf32=True)
         norm(torch.bfloat16, 144)
         tiles.dealt = few
         products(torch.bfloat16, 960, 160)

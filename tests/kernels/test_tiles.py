@@ -1,7 +1,9 @@
-"""The rule that every block size keeps: copies that run ahead of a loop and products of warp groups do not meet."""
+"""The rules that every block size keeps: copies that run ahead of a loop and products of warp groups do not meet, and
+its numbers fit the registers."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -54,8 +56,9 @@ def test_sides_are_powers_of_two_that_the_products_take(name, inputs, outputs, n
     assert all(side >= 16 and side & (side - 1) == 0 for side in (tile.rows, tile.inputs, tile.outputs))
 
 
+@cache
 def compiled(*choice: str) -> set[tuple[str, ...]]:
-    """Kernels compiled for a Hopper GPU: name, `copies`, `groups`."""
+    """Kernels compiled for a Hopper GPU: name, `copies`, `groups`, `spills`."""
     done = run_python(Path(__file__).parent / "compiled.py", *choice)
     assert done.returncode == 0, done.stderr
     return {tuple(line.split()) for line in done.stdout.splitlines()}
@@ -71,3 +74,11 @@ def test_the_compiler_makes_no_code_that_has_both():
 
 def test_code_that_has_both_is_seen():
     assert ("forward", "copies", "groups") in compiled("overlapping")
+
+
+def test_a_kernels_numbers_stay_in_the_registers():
+    assert not {name for name, *parts in compiled() if "spills" in parts}
+
+
+def test_numbers_that_do_not_stay_are_seen():
+    assert {name for name, *parts in compiled("spilling") if "spills" in parts} == {"expand"}
