@@ -133,7 +133,8 @@ def shapes() -> None:
 
 
 def extremes() -> None:
-    """Logits of hundreds, one label for the whole batch, statistics in another type, no leading axis, views."""
+    """Logits of hundreds, one label for the whole batch, statistics in another type, no class left to hear the teacher
+    about, no leading axis, views."""
     for name in (*FEW, "fedvls, printed", "fedvls, bounded"):
         objective = OBJECTIVES[name]
         assert_agrees(drawn(4, 12, 10, torch.float64, spread=300.0), objective, (name, "large"))
@@ -142,6 +143,10 @@ def extremes() -> None:
         assert_agrees(Batch(one), objective, (name, "one label"))
         short = replace(batch.inputs, client=ClientStatistics(2 ** torch.arange(30.0).view(3, 10)))
         assert_agrees(Batch(short), objective, (name, "counts"))
+        rare = torch.full((3, 10), 50.0, dtype=torch.float64)
+        rare[:, 0] = 1
+        lone = replace(batch.inputs, labels=torch.zeros_like(batch.inputs.labels), client=ClientStatistics(rare))
+        assert_agrees(Batch(lone), objective, (name, "the label is the only rare class"))
         alone = replace(
             batch.inputs,
             logits=batch.logits[0],

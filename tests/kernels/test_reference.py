@@ -11,6 +11,7 @@ from support import command_environment
 from torch import nn
 
 from fedvls import kernels
+from fedvls.kernels.plain_objective import PlainObjective
 from fedvls.losses import cross_entropy
 from fedvls.models import MODELS
 from fedvls.models.mobilenetv2 import MobileNetV2
@@ -118,9 +119,9 @@ def test_importing_the_kernels_does_not_import_triton() -> None:
     assert subprocess.run([sys.executable, "-c", code], env=command_environment(), check=False).returncode == 0
 
 
-def test_without_triton_autograd_computes_objectives(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_without_triton_plain_operations_compute_objectives(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    assert kernels.objective([cross_entropy()], torch.device("cpu")) is None
+    assert isinstance(kernels.objective([cross_entropy()], torch.device("cpu")), PlainObjective)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert kernels.objective([cross_entropy()], torch.device("cpu")) is None
+    assert isinstance(kernels.objective([cross_entropy()], torch.device("cpu")), PlainObjective)

@@ -64,7 +64,8 @@ class Display(Watcher):
         if row.reason:
             self._console.print(f"{row.workload}: {row.name}: not measured: {row.reason}", highlight=False)
         elif not self._console.is_terminal:
-            self._console.print(f"  {_number(row.rate)} samples/s, accuracy {_percent(row.middle('accuracy'), 1)}")
+            last = row.measurements[-1]
+            self._console.print(f"  {_number(last.rate)} samples/s, accuracy {_percent(last.accuracy, 1)}")
 
     def _advance(self, rounds: int, rate: str) -> None:
         self._left = max(0, self._left - rounds)
