@@ -16,7 +16,9 @@ from fedvls import (
     kernels,
     methods,  # noqa: F401  (registers them)
 )
+from fedvls.engines import stacked
 from fedvls.engines.capture import Replay
+from fedvls.engines.graphed import MOST_SLOTS, GraphedEngine
 from fedvls.engines.stack import Stack
 from fedvls.kernels.fused_objective import FusedObjective
 from fedvls.method import METHODS
@@ -93,6 +95,49 @@ def test_replayed_steps_know_the_clients_of_their_round(stripes, name):
     some = {"participation": 0.5, "batch_size": 3}
     theirs = weights(stripes, name, "sequential", "float64", **some)
     assert_close(weights(stripes, name, "stacked", "float64", **some), theirs, 1e-9)
+
+
+@pytest.mark.parametrize("engine", ["stacked", "graphed"])
+def test_a_thousand_clients_take_turns(monkeypatch, engine):
+    """In no more slots than there may be, and in a stack of what is said to fit: the sequential engine's weights."""
+    slots, add = [], GraphedEngine._add
+    monkeypatch.setattr(GraphedEngine, "_add", lambda self, job: slots.append(1) or add(self, job))
+    monkeypatch.setattr(stacked, "clients_that_fit", lambda *_: 300)
+    data, found = small_data(per_class=600), []
+    for each in ("sequential", engine):
+        fed = fedvls.Federation(
+            data,
+            partition=fedvls.iid(),
+            clients=1_000,
+            model=batch_norm_net(),
+            engine=each,
+            dtype="float64",
+            device="cuda",
+        )
+        found.append(fed.run("fedvls", 1, 2, batch_size=3, out=None, local_every=100).weights.tensors())
+    assert_close(found[1], found[0], 1e-9)
+    assert engine == "stacked" or 1 < len(slots) <= MOST_SLOTS
+
+
+class Stop(fedvls.Callback):
+    def on_round(self, record, timing):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["fedvls", "moon"])
+def test_a_run_resumes_across_engines(stripes, tmp_path, name):
+    """A round each by two fast engines, the rest by the sequential one."""
+
+    def run(engine, **more):
+        fed = fedvls.Federation(
+            stripes, clients=4, model=batch_norm_net(), engine=engine, dtype="float64", device="cuda"
+        )
+        return fed.run(name, 4, 1, batch_size=6, **more).weights.tensors()
+
+    for engine in ("stacked", "graphed"):
+        with pytest.raises(KeyboardInterrupt):
+            run(engine, out=tmp_path / "run", callbacks=[Stop()])
+    assert_close(run("sequential", out=tmp_path / "run"), run("sequential", out=None), 1e-9)
 
 
 class Operations(TorchDispatchMode):
