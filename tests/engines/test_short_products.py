@@ -15,7 +15,7 @@ from fedvls import (
     methods,  # noqa: F401  (registers them)
     numerics,
 )
-from fedvls.lift.chain import chain_of
+from fedvls.lift import chain_of
 from fedvls.method import METHODS
 from fedvls.numerics import forward_precision, repeatable
 
@@ -43,7 +43,7 @@ def test_a_chain_multiplies_short_numbers_and_its_gradients_are_autocasts():
     x, slope = torch.randn(2, 7, 16, generator=draw), torch.randn(2, 7, 5, generator=draw)
     params = {name: torch.stack([p.detach(), 1.5 * p.detach()]) for name, p in module.named_parameters()}
     into = {name: torch.full_like(p, torch.nan) for name, p in params.items()}
-    chain = chain_of(module)
+    chain = chain_of(module, CPU)
     with repeatable(CPU, 1, "bf16"):
         with Products() as products:
             forward = chain.forward(params, {}, x, None, features=True, statistics=True)

@@ -10,7 +10,7 @@ from support import assert_close, batch_norm_net, small_mlp
 import fedvls
 from fedvls.augment import get_augmentation
 from fedvls.data.resident import ResidentData
-from fedvls.engines import ClientTask, RoundJob, fused
+from fedvls.engines import ClientTask, RoundJob
 from fedvls.engines.samples import Samples
 from fedvls.losses import ClientStatistics, Objective, distillation, term
 from fedvls.models import Network
@@ -93,15 +93,6 @@ def test_nobody_is_asked_where_nobody_hears(work, monkeypatch):
     found = Samples(network, resident, get_augmentation("none")).prepare(job, tasks[:2], 0)
     assert found["teacher_logits"].shape == (18, 5)
     assert not found["teacher_logits"].any()
-
-
-def test_chains_leave_it_out_too(work, monkeypatch):
-    network, resident, job, tasks = work("fedvls")
-    trainer = fused.FusedTrainer(network, resident, get_augmentation("none"))
-    x = trainer._inputs(tasks[0].indices)
-    assert trainer._teacher_logits(job, tasks[2], x).any()
-    monkeypatch.setattr(fused, "forward", lambda *_: pytest.fail("the teacher was asked"))
-    assert not trainer._teacher_logits(job, tasks[0], x).any()
 
 
 def test_what_is_heard_follows_from_the_classes_and_the_label():

@@ -2,8 +2,8 @@
 
 Workers are forked once per run, so the data set, the model and the method (which may hold closures that cannot be
 pickled) are simply there, shared and not copied. Each round a worker receives the global model and its clients, and
-sends their updates back. Clients of a linear chain train with the fused step, all others as in the sequential engine;
-or a worker's clients train as one stack. Between rounds the same workers evaluate.
+sends their updates back. Clients train one by one, those of a chain of Linear layers as stacks of one and all others as
+in the sequential engine; or a worker's clients train together. Between rounds the same workers evaluate.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import torch
 from ..augment import Augmentation
 from ..data.resident import ResidentData
 from ..evaluation import Evaluation, Predictions, evaluate_each, judged, predict
+from ..lift import chain_of
 from ..method import Method
 from ..models.network import ModelState, Network
 from .base import ClientTask, Engine, RoundJob, Update
-from .fused import FusedTrainer
 from .sequential import SequentialEngine
+from .stacked import StackedEngine
 from .workers import Workers
 
 
@@ -54,10 +55,8 @@ class ParallelEngine:
         whole: Engine | None = None,
     ) -> None:
         self.name = "parallel" if whole is None else whole.name
-        self._whole = whole
         self.network, self.data = network, data
-        self._local = SequentialEngine(network, data, augmentation)
-        self._fused = FusedTrainer(network, data, augmentation)
+        self._trainer, self._together = whole or _one_by_one(network, data, augmentation), whole is not None
         self._count = workers or cores()
         self._workers: Workers | None = None
         self._method: Method | None = None
@@ -106,12 +105,15 @@ class ParallelEngine:
             yield from self._train_here(RoundJob(method=self._method, **what), which)
 
     def _train_here(self, job: RoundJob, tasks: Sequence[ClientTask]) -> Iterator[Update]:
-        if self._whole is not None:
-            yield from self._whole.train(job, tasks)
-            return
-        fused = self._fused.supports(job.method)
-        for task in tasks:
-            yield self._fused.train_client(job, task) if fused else self._local.train(job, [task])[0]
+        for some in [tasks] if self._together else [[task] for task in tasks]:
+            yield from self._trainer.train(job, some)
+
+
+def _one_by_one(network: Network, data: ResidentData, augmentation: Augmentation) -> Engine:
+    """The fastest way for one client: without autograd over the layers where there is one."""
+    if chain_of(network.prototype, data.device) is None:
+        return SequentialEngine(network, data, augmentation)
+    return StackedEngine(network, data, augmentation, most=1)
 
 
 def balanced(cohort: Sequence[ClientTask], workers: int) -> list[list[ClientTask]]:

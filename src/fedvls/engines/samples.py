@@ -74,7 +74,8 @@ class Samples:
         Where all that is done to them is to multiply them in a short type, they are kept in it.
         """
         first = self.some(1)
-        short = half_precision() if first.is_floating_point() and chain_of(self.network.prototype) else None
+        multiplied = first.is_floating_point() and chain_of(self.network.prototype, first.device) is not None
+        short = half_precision() if multiplied else None
         most, end = self.data.batch_for_inference(first.numel()), 0
         out = first.new_empty(count, *first.shape[1:], dtype=short or first.dtype)
         for few in (few for some in stored for few in torch.split(some, most)):

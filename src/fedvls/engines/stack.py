@@ -14,15 +14,17 @@ from torch import Tensor
 from ..errors import UsageError
 from ..flat import client_rows, copied, copy_each, unflattened
 from ..lift.base import Forward, Lifted
+from ..lift.columns import Columns, Land
 from ..losses.term import LossInputs
 from ..models.dropout import keyed
 from ..models.network import ModelState
 from ..steps import StepContext
 from .base import ClientTask, RoundJob, Tensors, Update, finished
 from .capture import Ahead, Replay
+from .descent import Descent
 from .gathering import gathered
 from .objective import SplitObjective
-from .rows import Taken, Waiting, WaitingRows
+from .rows import Waiting, WaitingRows
 from .samples import Samples, pinned, previous_model
 from .schedule import Block, Minibatches, blocks, minibatches
 from .statistics import StackStatistics
@@ -41,6 +43,7 @@ class Stack:
         self.weights, self.params = client_rows(start.params, capacity)
         self.gradients, self.into = client_rows(start.params, capacity)
         self.velocity, _ = client_rows(start.params, capacity)
+        self.descent = Descent(self.weights, self.gradients, self.velocity, start.params)
         self.buffers = {k: b.new_zeros(capacity, *b.shape) for k, b in start.buffers.items()}
         self.losses = torch.zeros(capacity, dtype=self.weights.dtype, device=self.device)
         self.step_number = torch.zeros(1, dtype=torch.int64, device=self.device)
@@ -134,6 +137,7 @@ class Stack:
             self.replay.forget()
         self._job, self.tasks, count = job, tasks, len(tasks)
         self.objective = SplitObjective(job.method.objective, self.device)
+        self.at_once = job.method.step.is_gradient and not self.objective.of_params
         exchange = job.method.exchange
         self.collects = exchange is not None and exchange.collects_features
         self.steps, self.seen = (torch.zeros(count, dtype=torch.int64).numpy() for _ in range(2))
@@ -260,13 +264,17 @@ class Stack:
             previous_features=taken.get("previous_features"),
         )
         keys = held["keys"].index_select(0, self.step_number)[0, own] if self.dropout else None
-        gradient = _Gradient(self, own, x, real, keys, inputs, into)
+        landed: set[str] = set()
+        # A gradient that nothing is added to and nobody else wants need not be kept until all are there.
+        land = self.descent.at_once(job.recipe, own, landed) if self.at_once and rows is None else None
+        gradient = _Gradient(self, own, x, real, keys, inputs, into, land)
         kept = {name: value[own] for name, value in self.kept.items()}
         direction = job.method.step.direction(gradient, point, StepContext(sent, kept, leading=1))
         changed = {name: value for name, value in direction.items() if value is not into[name]}
         for name, value in changed.items():
             into[name].copy_(value)
-        self._descend(own, rows)
+        elsewhere = [(rows.weights, rows.gradient, rows.velocity)] if rows is not None else []
+        self.descent.others(job.recipe, own, landed | ({rows.source.name} if rows is not None else set()), elsewhere)
         if rows is not None:
             rows.put_back()
         assert gradient.loss is not None
@@ -293,29 +301,6 @@ class Stack:
         held["feature_sums"][own] += weight.transpose(1, 2) @ features
         held["feature_counts"][own] += weight.sum(1)
 
-    def _descend(self, own: slice, rows: Taken | None) -> None:
-        """SGD with momentum and weight decay, in one pass over memory."""
-        assert self._job is not None
-        recipe = self._job.recipe
-        parts = [[self.weights[own]], [self.gradients[own]], [self.velocity[own]]]
-        if rows is not None:  # of the first parameter these alone, and all others
-            some = (rows.weights, rows.gradient, rows.velocity)
-            first = self.params[rows.source.name][0].numel()
-            parts = [[*whole[:, first:].unbind(), part] for (whole,), part in zip(parts, some, strict=True)]
-        weights, gradients, velocity = parts
-        torch._fused_sgd_(
-            weights,
-            gradients,
-            velocity if recipe.momentum > 0 else [],
-            weight_decay=recipe.weight_decay,
-            momentum=recipe.momentum,
-            lr=recipe.lr,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-            is_first_step=False,
-        )
-
 
 class _Gradient:
     """The objective's gradient on one minibatch of each client, at any point; written where the step reads it."""
@@ -329,8 +314,10 @@ class _Gradient:
         keys: Tensor | None,
         inputs: LossInputs,
         into: Tensors,
+        land: Land | None,
     ) -> None:
         self.stack, self.x, self.lengths, self.keys, self.inputs, self.into = stack, x, lengths, keys, inputs, into
+        self.land = land
         self.buffers = {name: value[own] for name, value in stack.buffers.items()}
         self.frozen = {name: value[own] for name, value in stack.frozen.items()}
         assert stack._job is not None
@@ -351,7 +338,10 @@ class _Gradient:
                 statistics=update_statistics,
             )
         slopes = stack.objective.slopes(self.inputs, forward.logits, forward.features)
-        stack.lifted.backward(forward, slopes.logits, slopes.features, self.into)
+        if self.land is not None and isinstance(stack.lifted, Columns):
+            stack.lifted.backward(forward, slopes.logits, slopes.features, self.into, self.land)
+        else:
+            stack.lifted.backward(forward, slopes.logits, slopes.features, self.into)
         more = stack.objective.add_parameter_terms(self.inputs, point, self.into)
         if self.loss is None:
             self.loss = slopes.loss if more is None else slopes.loss + more

@@ -17,12 +17,17 @@ from .support import clients_that_fit, say_turns
 
 
 class StackedEngine:
-    """Trains the cohort in as few stacks as memory allows, the longest clients first."""
+    """Trains the cohort in as few stacks as memory allows, the longest clients first.
+
+    most: clients in a stack, if there may not be as many as fit.
+    """
 
     name = "stacked"
 
-    def __init__(self, network: Network, data: ResidentData, augmentation: Augmentation) -> None:
-        self.network = network
+    def __init__(
+        self, network: Network, data: ResidentData, augmentation: Augmentation, most: int | None = None
+    ) -> None:
+        self.network, self._limit = network, most
         self.samples = Samples(network, data, augmentation)
         self._stack: Stack | None = None
         self._most = 0
@@ -50,7 +55,7 @@ class StackedEngine:
         """The stack of the last round if it is large enough, else a new one."""
         if self._stack is None or self._stack.capacity < min(len(tasks), self._most):
             self._stack = None
-            self._most = clients_that_fit(self._new(job.start, 1), job, tasks)
+            self._most = self._limit or clients_that_fit(self._new(job.start, 1), job, tasks)
             say_turns(self._most, len(tasks), self.samples.data.device)
             self._stack = self._new(job.start, min(len(tasks), self._most))
         return self._stack

@@ -1,7 +1,8 @@
 """Value and slope of an objective in PyTorch's operations: where there is no Triton, on CPUs above all.
 
 Classes come before samples here, `[..., C, B]`: a CPU takes a softmax over ten neighbouring numbers one by one, and one
-over ten rows of samples many at a time, in a fifteenth of the time.
+over ten rows of samples many at a time, in a fifteenth of the time. Logits that lie so already (`lift/columns.py`) are
+taken as they are, and the slope is given back so.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class PlainObjective:
             value, pull = self._suppression(batch)
             loss.add_(value, alpha=known.suppression_weight)
             slope.add_(pull, alpha=known.suppression_weight)
-        return loss, slope.mT.contiguous()
+        return loss, slope.mT
 
     def _of_samples(self, batch: _Minibatch) -> tuple[Tensor, Tensor]:
         """What is a mean over the samples: its values `[..., 1, B]` and slopes. A weight of 1 multiplies nothing."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .. import kernels
+from ..models.chain import parts
 from ..models.network import ModelState, Network
 from ..numerics import half_precision
 from .base import Forward, Lifted
-from .chain import chain_of
+from .chain import Chain
+from .columns import Columns
 from .functional import OneByOne, Vectorised
 from .trial import draws_on_its_own
 
@@ -31,12 +33,21 @@ __all__ = [
 def lifted_by_hand(network: Network, device: torch.device, dtype: torch.dtype) -> Lifted | None:
     """The network in a form written for stacks, if there is one: chains of Linear layers, fastText, and on CUDA the
     convolutional networks that the package has kernels for."""
-    chain = chain_of(network.prototype)
+    chain = chain_of(network.prototype, device)
     if chain is not None:
         return chain
     if dtype == torch.float64 or not kernels.available(device):
         return None
     return kernels.convnet(network.prototype, half_precision() or dtype, torch.backends.cuda.matmul.allow_tf32)
+
+
+def chain_of(module: nn.Module, device: torch.device) -> Chain | Columns | None:
+    """The module as a chain, in the layout that its device likes; None if it is anything else."""
+    found = parts(module)
+    if found is None:
+        return None
+    kind = Columns if device.type == "cpu" and not kernels.available(device) else Chain
+    return kind(found.layers, found.embedding)
 
 
 def lift(network: Network, samples: Tensor, dtype: torch.dtype) -> Lifted:
@@ -52,7 +63,7 @@ def inference(network: Network, state: ModelState, device: torch.device) -> Call
         folded = kernels.folded(network.prototype, state.tensors(), half_precision() or dtype, short)
         if folded is not None:
             return folded
-    half, chain = half_precision(), chain_of(network.prototype)
-    if half is not None and chain is not None and device.type == "cpu":  # once, where autocast would for every batch
-        state = state.updated(chain.shortened(state.params, half))
+    chain = chain_of(network.prototype, device)
+    if isinstance(chain, Columns):
+        return chain.inference(state.params)
     return lambda x: network.logits_and_features(state, x, train=False)

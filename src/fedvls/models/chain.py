@@ -1,4 +1,4 @@
-"""Modules that are no more than a chain of Linear layers with ReLU in between."""
+"""Modules that are no more than a chain of Linear layers with ReLU in between, perhaps behind a mean of vectors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import pairwise
 from torch import nn
 
 from .mlp import Mlp
+from .text import FastText
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,27 @@ class Layer:
     weight: str
     bias: str | None
     relu: bool
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a chain is made of."""
+
+    layers: list[Layer]
+    embedding: str | None
+    """The parameter that holds a vector per token, if the samples are texts; the first layer takes their mean."""
+
+
+def parts(module: nn.Module) -> Parts | None:
+    """The parts of a chain, or None if the module is anything else."""
+    if type(module) is FastText:
+        names = ("hidden", "classifier")
+        plain = all(type(module.get_submodule(name)) is nn.Linear for name in names)  # MOON puts a head in between
+        if plain and all(p.requires_grad for p in module.parameters()):
+            return Parts([Layer(f"{name}.weight", f"{name}.bias", False) for name in names], "embedding.weight")
+        return None
+    found = linear_chain(module)
+    return Parts(found, None) if found else None
 
 
 def linear_chain(module: nn.Module) -> list[Layer] | None:

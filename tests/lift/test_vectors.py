@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedvls.lift.chain import mean_vectors, scatter_vectors
+from fedvls.lift.vectors import mean_vectors, scatter_vectors
 
 
 @pytest.mark.parametrize("between", [0, 5], ids=["side by side", "with other weights between the clients"])

@@ -1,0 +1,73 @@
+"""SGD with momentum and weight decay of clients side by side, in one pass over memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ..flat import unflattened
+from ..recipe import Recipe
+
+Place = tuple[Tensor, Tensor, Tensor]
+"""Weights, their gradient and their velocity."""
+
+
+class Descent:
+    """Of matrices `[K, P]`: each row a client's parameters, in one order."""
+
+    def __init__(self, weights: Tensor, gradients: Tensor, velocity: Tensor, like: Mapping[str, Tensor]) -> None:
+        """like: the parameters by name, in that order."""
+        self._rows: Place = (weights, gradients, velocity)
+        self._sizes = {name: t.numel() for name, t in like.items()}
+        weights_by_name, velocity_by_name = (unflattened(rows, like) for rows in (weights, velocity))
+        self._each = {name: (weights_by_name[name].unbind(), velocity_by_name[name].unbind()) for name in like}
+        self._parts: dict[tuple[int, int, frozenset[str]], list[Place]] = {}
+
+    def at_once(self, recipe: Recipe, own: slice, landed: set[str]) -> Callable[[str, int, Tensor], None]:
+        """A function that moves one parameter of one of the clients `own` along a gradient that has just been computed
+        and is still in the cache. Its name is added to `landed`."""
+        return partial(self._land, recipe, own.start, landed)
+
+    def _land(self, recipe: Recipe, first: int, landed: set[str], name: str, client: int, gradient: Tensor) -> None:
+        weights, velocity = self._each[name]
+        _descend(recipe, [(weights[first + client], gradient, velocity[first + client])])
+        landed.add(name)
+
+    def others(self, recipe: Recipe, own: slice, done: set[str], more: Sequence[Place] = ()) -> None:
+        """Move all parameters of the clients `own` but those that are done, and with them what lies elsewhere."""
+        key = (own.start, own.stop, frozenset(done))
+        if key not in self._parts:
+            self._parts[key] = list(self._left(own, done))
+        _descend(recipe, [*self._parts[key], *more])
+
+    def _left(self, own: slice, done: set[str]) -> Iterator[Place]:
+        """The rows, cut where parameters are done."""
+        if not done:
+            yield tuple(rows[own] for rows in self._rows)  # type: ignore[misc]
+            return
+        begin = end = 0
+        for name, size in [*self._sizes.items(), ("", 0)]:
+            if name in done or not name:
+                if end > begin:
+                    yield from zip(*(rows[own, begin:end].unbind() for rows in self._rows), strict=True)
+                begin = end + size
+            end += size
+
+
+def _descend(recipe: Recipe, places: Sequence[Place]) -> None:
+    weights, gradients, velocity = (list(each) for each in zip(*places, strict=True))
+    torch._fused_sgd_(
+        weights,
+        gradients,
+        velocity if recipe.momentum > 0 else [],
+        weight_decay=recipe.weight_decay,
+        momentum=recipe.momentum,
+        lr=recipe.lr,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
+    )
