@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -156,10 +157,12 @@ def test_a_time_to_beat_is_met_by_being_below_it():
 
 
 def test_the_public_run_is_stated_without_a_wish():
-    """10 s for 2 rounds are 7,500 s for 1,500."""
+    """10 s for 2 rounds are 7,500 s for 1,500; of two rows the shorter run counts."""
     row = canned("graphed", "ours", "fedavg", 1000, device="cuda", workload="cifar10-pfl")
     target = next(target for target in TARGETS if target.text.startswith("1,500 rounds"))
     assert (target.reached([row]), target.ratio([row])) == (7500, None)
+    shorter = replace(row, measurements=[replace(each, seconds=each.seconds / 2) for each in row.measurements])
+    assert target.best([row, shorter, row]) == (shorter, 3750)
 
 
 def shown(report, width):

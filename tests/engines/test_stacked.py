@@ -12,7 +12,7 @@ from fedvls import methods  # noqa: F401  (registers them)
 from fedvls.engines import choice, parallel, stacked
 from fedvls.engines.stacked import StackedEngine
 from fedvls.engines.support import say_turns
-from fedvls.lift import OneByOne
+from fedvls.lift import OneByOne, products
 from fedvls.method import METHODS
 from fedvls.models.mlp import Mlp
 
@@ -62,6 +62,40 @@ def test_float32_agrees_too(name, kind):
     assert_close(weights(data, name, "stacked", "float32", kind, **size), theirs, 1e-4)
 
 
+@pytest.fixture
+def onednn(monkeypatch):
+    """Products by oneDNN whatever their size and the processor, in worker processes too."""
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        pytest.skip("this PyTorch has no oneDNN")
+    taken, original = [], products.by_onednn
+    monkeypatch.setattr(products, "LARGE", 1)
+    monkeypatch.setattr(products, "mkl_is_slow", lambda: True)
+    monkeypatch.setattr(products, "by_onednn", lambda *given: taken.append(1) or original(*given))
+    monkeypatch.setattr(parallel, "cores", lambda: 1)
+    return taken
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float32_agrees_with_products_by_onednn(name, onednn):
+    """Weights move one by one, where a step is the gradient and nothing is added to it, or all at the end."""
+    data, size = small_data(per_class=96), {"batch_size": 48}
+    theirs = weights(data, name, "sequential", "float32", "mlp", **size)
+    onednn.clear()
+    mine, again = (weights(data, name, "stacked", "float32", "mlp", **size) for _ in range(2))
+    assert onednn or name == "moon"  # whose head makes the model more than a chain
+    assert_close(mine, theirs, 1e-4)
+    assert all(torch.equal(tensor, again[key]) for key, tensor in mine.items())
+
+
+@pytest.mark.parametrize(
+    "more", [{"persistent_momentum": True}, {"momentum": 0.0}, {"weight_decay": 0.0}, {"batch_size": 7}], ids=str
+)
+def test_every_recipe_agrees_with_products_by_onednn(more, onednn):
+    data = small_data(per_class=96)
+    theirs = weights(data, "fedvls", "sequential", "float32", "mlp", **more)
+    assert_close(weights(data, "fedvls", "stacked", "float32", "mlp", **more), theirs, 1e-4)
+
+
 @pytest.mark.parametrize("kind", list(MODELS))
 @pytest.mark.parametrize("name", NAMES)
 def test_slots_end_with_the_sequential_engines_weights(stripes, name, kind, slots):
@@ -94,12 +128,15 @@ def test_waves_change_nothing(stripes, monkeypatch, capacity, kind):
     assert_close(weights(stripes, "scaffold", "stacked", kind=kind), whole, 1e-12)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bf16"])
+@pytest.mark.parametrize(("dtype", "slow"), [("float32", False), ("float32", True), ("bf16", False)])
 @pytest.mark.parametrize("method", [entry.name for entry in METHODS])
-def test_the_number_of_workers_does_not_change_a_bit(method, dtype, monkeypatch):
+def test_the_number_of_workers_does_not_change_a_bit(method, dtype, slow, monkeypatch):
     """Clients of 5 to some hundred samples, rows of an odd number of weights: a client's sums must not depend on its
     place in a stack, on the widths of its neighbours' minibatches, or on whose samples the teacher sees with its own.
+    slow: products of more than a few thousand numbers, which are most here, are oneDNN's.
     """
+    monkeypatch.setattr(products, "LARGE", 1 << 12)
+    monkeypatch.setattr(products, "mkl_is_slow", lambda: slow)
     draw = np.random.default_rng(0)
     centres, y = draw.normal(size=(10, 50)), draw.integers(0, 10, 2_400)
     x = (centres[y] + draw.normal(size=(2_400, 50))).astype(np.float32)

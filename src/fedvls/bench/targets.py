@@ -103,7 +103,14 @@ TARGETS = (
     Target("FedVLS over the released program (1,525 samples/s)", MOBILE, "cuda", "fedvls", _over_released, 13, "x"),
     Target("the paper's whole run, 50 rounds", MLP, "cuda", "fedvls", _paper_run, 15, "s", smaller_is_better=True),
     Target(
-        "1,500 rounds (pfl's claim: 7 to 72 times as fast as others)", PUBLIC, "cuda", "fedavg", _public_run, None, "s"
+        "1,500 rounds (pfl's claim: 7 to 72 times as fast as others)",
+        PUBLIC,
+        "cuda",
+        "fedavg",
+        _public_run,
+        None,
+        "s",
+        smaller_is_better=True,
     ),
     Target("FedAvg over the fastest rival", PUBLIC, "cuda", "fedavg", _over_rival, None, "x"),
 )

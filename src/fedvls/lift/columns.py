@@ -37,7 +37,10 @@ class Columns:
     def forward(
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
     ) -> Forward:
-        first, short = x.flatten(2) if self.embedding is None else mean_vectors(params[self.embedding], x), half_precision()
+        first, short = (
+            x.flatten(2) if self.embedding is None else mean_vectors(params[self.embedding], x),
+            half_precision(),
+        )
         if short is not None:
             params, first = params | self.shortened(params, short), first.to(short)
         columns = [first.mT]

@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from ..models.text import PADDING
 
+
 def mean_vectors(weight: Tensor, tokens: Tensor) -> Tensor:
     """Mean over all positions of each client's own vectors: weight `[K, V, d]`, tokens `[K, B, L]`."""
     if weight.device.type != "cpu":
