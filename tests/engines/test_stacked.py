@@ -68,7 +68,7 @@ def onednn(monkeypatch):
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         pytest.skip("this PyTorch has no oneDNN")
     taken, original = [], products.by_onednn
-    monkeypatch.setattr(products, "LARGE", 1)
+    monkeypatch.setattr(products, "LARGE", 0)
     monkeypatch.setattr(products, "mkl_is_slow", lambda: True)
     monkeypatch.setattr(products, "by_onednn", lambda *given: taken.append(1) or original(*given))
     monkeypatch.setattr(parallel, "cores", lambda: 1)

@@ -30,7 +30,7 @@ onednn = pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), 
 @pytest.fixture(params=["MKL", pytest.param("oneDNN", marks=onednn)])
 def library(request, monkeypatch):
     """Products of any size by this library, whatever the processor."""
-    monkeypatch.setattr(products, "LARGE", 1)
+    monkeypatch.setattr(products, "LARGE", 0)
     monkeypatch.setattr(products, "mkl_is_slow", lambda: request.param == "oneDNN")
     return request.param
 
@@ -88,7 +88,7 @@ def test_either_library_multiplies_matrices_of_any_shape(clients, m, k, n, seed)
     exact = left.double() @ right.double().mT
     for slow in (True, False):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(products, "LARGE", 1)
+            patch.setattr(products, "LARGE", 0)
             patch.setattr(products, "mkl_is_slow", lambda slow=slow: slow)
             place = torch.full((clients, m * n + 5), 7.0)
             into = place[:, : m * n].view(clients, m, n)
@@ -112,6 +112,10 @@ def test_only_large_float32_products_leave_mkl(monkeypatch):
         taken.clear()
         products.times_transposed(torch.ones(1, rows, 32, dtype=dtype), torch.ones(1, 32, 32, dtype=dtype))
         assert len(taken) == asked, (rows, dtype)
+    for rows, asked in ((1024, 0), (4096, 1)):  # where it would have to be given copies
+        taken.clear()
+        products.transposed_times(torch.ones(1, 32, rows), torch.ones(1, 32, 32))
+        assert len(taken) == asked, rows
 
 
 @pytest.mark.parametrize(

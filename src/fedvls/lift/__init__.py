@@ -41,7 +41,7 @@ def lifted_by_hand(network: Network, device: torch.device, dtype: torch.dtype) -
     return kernels.convnet(network.prototype, half_precision() or dtype, torch.backends.cuda.matmul.allow_tf32)
 
 
-def chain_of(module: nn.Module, device: torch.device) -> Chain | Columns | None:
+def chain_of(module: nn.Module, device: torch.device) -> Chain | None:
     """The module as a chain, in the layout that its device likes; None if it is anything else."""
     found = parts(module)
     if found is None:

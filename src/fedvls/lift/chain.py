@@ -26,12 +26,15 @@ class Chain:
     def __init__(self, layers: Sequence[Layer], embedding: str | None = None) -> None:
         self.layers, self.embedding = layers, embedding
 
+    def first(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """What the first layer is given, `[K, B, n]`."""
+        return x.flatten(2) if self.embedding is None else mean_vectors(params[self.embedding], x)
+
     @torch.no_grad()
     def forward(
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
     ) -> Forward:
-        first = x.flatten(2) if self.embedding is None else mean_vectors(params[self.embedding], x)
-        outputs = [first]
+        outputs = [self.first(params, x)]
         for layer in self.layers:
             outputs.append(_linear(outputs[-1], params, layer))
         last = full_precision(outputs[-2]) if features else None

@@ -6,41 +6,29 @@ is read row by row, and the objective finds its classes before the samples (`ker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
-from ..models.chain import Layer
 from ..numerics import full_precision, half_precision
-from .base import Forward, Padding, Tensors
+from .base import Forward, Tensors
+from .chain import Chain
 from .products import by_onednn, plus_product, suits_onednn, times_transposed, transposed_times
-from .vectors import mean_vectors, scatter_vectors
+from .vectors import scatter_vectors
 
 Land = Callable[[str, int, Tensor], None]
 """What is done with a client's gradient of a parameter, by name, as soon as it is there."""
 
 
-class Columns:
-    """K chains at once. Every sample stands by itself, so padding needs no care: its slope is 0.
-
-    In a run of a short type products are computed in that type, as autocast would.
-    """
-
-    padding: Padding = "any"
-    uncounted: frozenset[str] = frozenset()
-
-    def __init__(self, layers: Sequence[Layer], embedding: str | None = None) -> None:
-        self.layers, self.embedding = layers, embedding
+class Columns(Chain):
+    """K chains at once. In a run of a short type products are computed in that type, as autocast would."""
 
     @torch.no_grad()
     def forward(
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
     ) -> Forward:
-        first, short = (
-            x.flatten(2) if self.embedding is None else mean_vectors(params[self.embedding], x),
-            half_precision(),
-        )
+        first, short = self.first(params, x), half_precision()
         if short is not None:
             params, first = params | self.shortened(params, short), first.to(short)
         columns = [first.mT]

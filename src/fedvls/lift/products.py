@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 LARGE = 1 << 20
-"""Multiplications in a product from which on oneDNN's is faster, its call included."""
+"""Multiplications in a product from which on oneDNN is faster, its call included."""
+TURNED = 4
+"""So many times as many, where matrices have to be transposed for it."""
 
 
 @cache
@@ -38,9 +40,10 @@ def vendor(told: Path = Path("/proc/cpuinfo")) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
 
 
-def suits_onednn(left: Tensor, columns: int) -> bool:
-    """Whether oneDNN would be faster for left `[K, m, k]` times some `[K, k, columns]`."""
-    large = left.shape[1] * left.shape[2] * columns >= LARGE
+def suits_onednn(left: Tensor, columns: int, times: int = 1) -> bool:
+    """Whether left `[K, m, k]` times some `[K, k, columns]` is for oneDNN: float32, and so many times as large as it
+    has to be."""
+    large = left.shape[1] * left.shape[2] * columns >= times * LARGE
     return large and left.dtype == torch.float32 and left.device.type == "cpu" and mkl_is_slow()
 
 
@@ -68,7 +71,7 @@ def transposed_times(left: Tensor, right: Tensor) -> Tensor:
 
     oneDNN takes its first factor row by row and would copy a transposed one. Here that is the smaller, right.
     """
-    if not suits_onednn(left.mT, right.shape[2]):
+    if not suits_onednn(left.mT, right.shape[2], TURNED):
         return torch.bmm(left.mT, right)
     return times_transposed(right.mT.contiguous(), left.mT).mT.contiguous()
 
