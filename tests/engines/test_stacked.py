@@ -128,8 +128,14 @@ def test_waves_change_nothing(stripes, monkeypatch, capacity, kind):
     assert_close(weights(stripes, "scaffold", "stacked", kind=kind), whole, 1e-12)
 
 
-@pytest.mark.parametrize(("dtype", "slow"), [("float32", False), ("float32", True), ("bf16", False)])
-@pytest.mark.parametrize("method", [entry.name for entry in METHODS])
+@pytest.mark.parametrize(
+    ("method", "dtype", "slow"),
+    [
+        *((entry.name, dtype, False) for entry in METHODS for dtype in ("float32", "bf16")),
+        # Gradients taken at once, at two points, with something added to them, beside features.
+        *((name, "float32", True) for name in ("fedavg", "fedvls", "fedsam", "fedprox", "scaffold", "fpl")),
+    ],
+)
 def test_the_number_of_workers_does_not_change_a_bit(method, dtype, slow, monkeypatch):
     """Clients of 5 to some hundred samples, rows of an odd number of weights: a client's sums must not depend on its
     place in a stack, on the widths of its neighbours' minibatches, or on whose samples the teacher sees with its own.
