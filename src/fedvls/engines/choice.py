@@ -12,6 +12,7 @@ from ..models.network import Network
 from .base import ClientTask, Engine, RoundJob
 from .graphed import GraphedEngine
 from .parallel import ParallelEngine, cores, is_supported
+from .rehearsal import why_one_by_one
 from .samples import Samples
 from .sequential import SequentialEngine
 from .stacked import StackedEngine
@@ -57,7 +58,7 @@ def choose(
         name, reason = _fastest(network, data, augmentation, job, trial)
         return ENGINES[name](network, data, augmentation), reason
     if name in ("stacked", "graphed"):
-        reason = obstacle(network, job, Samples(network, data, augmentation).some(2)) or ""
+        reason = _obstacle(network, data, augmentation, job, trial) or ""
         if name == "graphed" and not reason:
             reason = why_not_captured(GraphedEngine(network, data, augmentation), job, trial) or ""
         if reason:
@@ -70,12 +71,15 @@ def _fastest(
 ) -> tuple[str, str]:
     by_hand = lifted_by_hand(network, data.device, data.dtype) is not None
     if is_supported(data):
+        alone = why_one_by_one(job, len(trial.counts)) if by_hand else None
+        if alone is not None:
+            return "parallel", f"{cores()} processes, each client by itself: {alone}"
         if by_hand:
             return "stacked", f"on a CPU the fastest for models with a form written for stacks; {cores()} processes"
         return "parallel", f"on a CPU the fastest for this model; {cores()} processes"
     if data.device.type != "cuda":
         return "sequential", "the other CPU engine needs fork() and a PyTorch without a GPU"
-    reason = obstacle(network, job, Samples(network, data, augmentation).some(2))
+    reason = _obstacle(network, data, augmentation, job, trial)
     if reason:
         return "sequential", f"the faster ones cannot train this: {reason}"
     if by_hand:
@@ -87,3 +91,11 @@ def _fastest(
     if reason:
         return "sequential", f"the faster ones cannot train this: {reason}"
     return "graphed", "captured steps, clients side by side: works for any module that can be captured"
+
+
+def _obstacle(
+    network: Network, data: ResidentData, augmentation: Augmentation, job: RoundJob, trial: ClientTask
+) -> str | None:
+    """What in the model or the method stands in the way of the fast engines."""
+    samples = Samples(network, data, augmentation).some(2)
+    return obstacle(network, job, samples) or why_one_by_one(job, len(trial.counts))

@@ -22,6 +22,7 @@ from ..lift import chain_of
 from ..method import Method
 from ..models.network import ModelState, Network
 from .base import ClientTask, Engine, RoundJob, Update
+from .rehearsal import why_one_by_one
 from .sequential import SequentialEngine
 from .stacked import StackedEngine
 from .workers import Workers
@@ -55,19 +56,22 @@ class ParallelEngine:
         whole: Engine | None = None,
     ) -> None:
         self.name = "parallel" if whole is None else whole.name
-        self.network, self.data = network, data
-        self._trainer, self._together = whole or _one_by_one(network, data, augmentation), whole is not None
+        self.network, self.data, self.augmentation = network, data, augmentation
+        self._whole = whole
         self._count = workers or cores()
         self._workers: Workers | None = None
         self._method: Method | None = None
 
     def train(self, job: RoundJob, cohort: Sequence[ClientTask]) -> list[Update]:
         """Train the cohort; the updates come back in its order, whoever trained them."""
+        if not cohort:  # a cluster of whose clients none was sampled
+            return []
+        if job.method is not self._method:
+            self.close()
+            self._method, self._trainer = job.method, self._whole or self._one_by_one(job, cohort)
         if min(self._count, len(cohort)) < 2:
             return list(self._train_here(job, cohort))
-        if self._workers is None or job.method is not self._method:
-            self.close()
-            self._method = job.method
+        if self._workers is None:
             self._workers = Workers(self._count, self._serve)
         # The method stays out of the message: workers have it already, and its closures cannot be pickled.
         message = {f.name: getattr(job, f.name) for f in fields(job) if f.name != "method"}
@@ -105,15 +109,15 @@ class ParallelEngine:
             yield from self._train_here(RoundJob(method=self._method, **what), which)
 
     def _train_here(self, job: RoundJob, tasks: Sequence[ClientTask]) -> Iterator[Update]:
-        for some in [tasks] if self._together else [[task] for task in tasks]:
+        for some in [tasks] if self._whole is not None else [[task] for task in tasks]:
             yield from self._trainer.train(job, some)
 
-
-def _one_by_one(network: Network, data: ResidentData, augmentation: Augmentation) -> Engine:
-    """The fastest way for one client: without autograd over the layers where there is one."""
-    if chain_of(network.prototype, data.device) is None:
-        return SequentialEngine(network, data, augmentation)
-    return StackedEngine(network, data, augmentation, most=1)
+    def _one_by_one(self, job: RoundJob, cohort: Sequence[ClientTask]) -> Engine:
+        """The fastest way for one client: without autograd over the layers where there is one."""
+        chain = chain_of(self.network.prototype, self.data.device)
+        if chain is None or why_one_by_one(job, len(cohort[0].counts)) is not None:
+            return SequentialEngine(self.network, self.data, self.augmentation)
+        return StackedEngine(self.network, self.data, self.augmentation, most=1)
 
 
 def balanced(cohort: Sequence[ClientTask], workers: int) -> list[list[ClientTask]]:
