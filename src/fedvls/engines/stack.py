@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,14 +16,14 @@ from ..errors import UsageError
 from ..flat import client_rows, copied, copy_each, unflattened
 from ..lift.base import Forward, Lifted
 from ..lift.columns import Columns, Land
-from ..losses.term import LossInputs
+from ..losses.term import ClientStatistics, LossInputs
 from ..models.dropout import keyed
 from ..models.network import ModelState
 from ..steps import StepContext
 from .base import ClientTask, RoundJob, Tensors, Update, finished
 from .capture import Ahead, Replay
 from .descent import Descent
-from .gathering import gathered
+from .gathering import at_step, gathered
 from .objective import SplitObjective
 from .rows import Waiting, WaitingRows
 from .samples import Samples, pinned, previous_model
@@ -32,6 +33,21 @@ from .teaching import TeacherInTraining, teaches_by_minibatch
 
 SAMPLEWISE = ("teacher_logits", "teacher_features", "previous_features")
 FEATURES = ("feature_sums", "feature_counts")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What some neighbouring clients' steps read and write: views of the stack's tensors."""
+
+    own: slice
+    params: Tensors
+    into: Tensors
+    buffers: Tensors
+    frozen: Tensors
+    kept: Tensors
+    losses: Tensor
+    has_previous: Tensor
+    client: ClientStatistics
 
 
 class Stack:
@@ -50,6 +66,7 @@ class Stack:
         self.replay = Replay(self.device)
         self.ahead = Ahead[Tensors](self.device)
         self._held: Tensors = {}
+        self._parts: dict[tuple[int, int], _Part] = {}
         self.statistics: StackStatistics | None = None
         self.in_training: TeacherInTraining | None = None
         self.rows: WaitingRows | None = None
@@ -136,6 +153,7 @@ class Stack:
         if before is None or (job.method, job.recipe) != (before.method, before.recipe):
             self.replay.forget()
         self._job, self.tasks, count = job, tasks, len(tasks)
+        self._parts.clear()
         self.objective = SplitObjective(job.method.objective, self.device)
         self.at_once = job.method.step.is_gradient and not self.objective.of_params
         exchange = job.method.exchange
@@ -231,45 +249,43 @@ class Stack:
     @torch.no_grad()
     def _step(self, block: Block) -> None:
         """One minibatch of each of the block's clients."""
-        job, held, own = self._job, self._held, slice(block.first, block.last)
+        job, held, part = self._job, self._held, self._part(block.first, block.last)
+        own = part.own
         assert job is not None
         by_minibatch = teaches_by_minibatch(self.samples.network, job)
         known = job.method.needs - {"teacher_logits"} if by_minibatch else job.method.needs
         names = ("x", "y", *(name for name in SAMPLEWISE if name in known))
         taken = gathered(held, names, self.step_number, own, block.width)
-        point = {name: value[own] for name, value in self.params.items()}
-        into = {name: value[own] for name, value in self.into.items()}
-        x, teacher, rows = taken["x"], self.teacher, None
+        point, into, x, teacher, rows = part.params, part.into, taken["x"], self.teacher, None
         real = taken["lengths"] if block.padded else None
         if by_minibatch:
             assert self.in_training is not None
-            frozen, buffers = ({name: t[own] for name, t in each.items()} for each in (self.frozen, self.buffers))
-            taken["teacher_logits"] = self.in_training.logits(own, frozen, buffers, x, real)
+            taken["teacher_logits"] = self.in_training.logits(own, part.frozen, part.buffers, x, real)
         sent: Mapping[str, Tensor] = self.broadcast
         if self.rows is not None:
             name, rows = self.rows.name, self.rows.take(own, x, int(self.step_number))
-            x, point[name], into[name], sent = rows.minibatch, rows.weights, rows.gradient, rows.of_sent(sent)
+            x, sent = rows.minibatch, rows.of_sent(sent)
+            point, into = {**point, name: rows.weights}, {**into, name: rows.gradient}
             if rows.received is not None:
                 teacher = {**teacher, name: rows.received}
         inputs = LossInputs(
             logits=x,  # replaced at every point
             labels=taken["y"],
             sample_mask=taken["mask"],
-            client=self._statistics().of(own),
+            client=part.client,
             teacher_params=teacher,
             received=self.broadcast,
-            has_previous=self.has_previous[own],
+            has_previous=part.has_previous,
             teacher_logits=taken.get("teacher_logits"),
             teacher_features=taken.get("teacher_features"),
             previous_features=taken.get("previous_features"),
         )
-        keys = held["keys"].index_select(0, self.step_number)[0, own] if self.dropout else None
+        keys = at_step(held["keys"], self.step_number)[own] if self.dropout else None
         landed: set[str] = set()
         # A gradient that nothing is added to and nobody else wants need not be kept until all are there.
         land = self.descent.at_once(job.recipe, own, landed) if self.at_once and rows is None else None
-        gradient = _Gradient(self, own, x, real, keys, inputs, into, land)
-        kept = {name: value[own] for name, value in self.kept.items()}
-        direction = job.method.step.direction(gradient, point, StepContext(sent, kept, leading=1))
+        gradient = _Gradient(self, part, x, real, keys, inputs, into, land)
+        direction = job.method.step.direction(gradient, point, StepContext(sent, part.kept, leading=1))
         changed = {name: value for name, value in direction.items() if value is not into[name]}
         for name, value in changed.items():
             into[name].copy_(value)
@@ -278,13 +294,23 @@ class Stack:
         if rows is not None:
             rows.put_back()
         assert gradient.loss is not None
-        self.losses[own].add_(gradient.loss)
+        part.losses.add_(gradient.loss)
         self.moves = gradient.moves
         if self.collects:
             assert gradient.features is not None
-            collected = held["collected"].index_select(0, self.step_number)[0, own]
+            collected = at_step(held["collected"], self.step_number)[own]
             self._collect(own, gradient.features, inputs.labels, taken["mask"] & collected.unsqueeze(1))
         self.step_number += 1
+
+    def _part(self, first: int, last: int) -> _Part:
+        """Made once a round: to make it takes as long as a small product."""
+        if (first, last) not in self._parts:
+            own = slice(first, last)
+            named = (self.params, self.into, self.buffers, self.frozen, self.kept)
+            params, into, buffers, frozen, kept = ({n: each[own] for n, each in some.items()} for some in named)
+            losses, has_previous, client = self.losses[own], self.has_previous[own], self._statistics().of(own)
+            self._parts[first, last] = _Part(own, params, into, buffers, frozen, kept, losses, has_previous, client)
+        return self._parts[first, last]
 
     def _statistics(self) -> StackStatistics:
         assert self.statistics is not None
@@ -308,7 +334,7 @@ class _Gradient:
     def __init__(
         self,
         stack: Stack,
-        own: slice,
+        part: _Part,
         x: Tensor,
         lengths: Tensor | None,
         keys: Tensor | None,
@@ -317,9 +343,7 @@ class _Gradient:
         land: Land | None,
     ) -> None:
         self.stack, self.x, self.lengths, self.keys, self.inputs, self.into = stack, x, lengths, keys, inputs, into
-        self.land = land
-        self.buffers = {name: value[own] for name, value in stack.buffers.items()}
-        self.frozen = {name: value[own] for name, value in stack.frozen.items()}
+        self.part, self.land = part, land
         assert stack._job is not None
         self.wants_features = stack.collects or "features" in stack._job.method.needs
         self.loss: Tensor | None = None
@@ -330,8 +354,8 @@ class _Gradient:
         stack = self.stack
         with keyed(self.keys):
             forward: Forward = stack.lifted.forward(
-                {**point, **self.frozen},
-                self.buffers,
+                {**point, **self.part.frozen},
+                self.part.buffers,
                 self.x,
                 self.lengths,
                 features=self.wants_features,
