@@ -29,19 +29,22 @@ class Descent:
     def at_once(self, recipe: Recipe, own: slice, landed: set[str]) -> Callable[[str, int, Tensor], None]:
         """A function that moves one parameter of one of the clients `own` along a gradient that has just been computed
         and is still in the cache. Its name is added to `landed`."""
-        return partial(self._land, recipe, own.start, landed)
+        descend, first, has_momentum = _descent(recipe), own.start, recipe.momentum > 0
 
-    def _land(self, recipe: Recipe, first: int, landed: set[str], name: str, client: int, gradient: Tensor) -> None:
-        weights, velocity = self._each[name]
-        _descend(recipe, [(weights[first + client], gradient, velocity[first + client])])
-        landed.add(name)
+        def land(name: str, client: int, gradient: Tensor) -> None:
+            weights, velocity = self._each[name]
+            descend([weights[first + client]], [gradient], [velocity[first + client]] if has_momentum else [])
+            landed.add(name)
+
+        return land
 
     def others(self, recipe: Recipe, own: slice, done: set[str], more: Sequence[Place] = ()) -> None:
         """Move all parameters of the clients `own` but those that are done, and with them what lies elsewhere."""
         key = (own.start, own.stop, frozenset(done))
         if key not in self._parts:
             self._parts[key] = list(self._left(own, done))
-        _descend(recipe, [*self._parts[key], *more])
+        weights, gradients, velocity = (list(each) for each in zip(*self._parts[key], *more, strict=True))
+        _descent(recipe)(weights, gradients, velocity if recipe.momentum > 0 else [])
 
     def _left(self, own: slice, done: set[str]) -> Iterator[Place]:
         """The rows, cut where parameters are done."""
@@ -57,12 +60,10 @@ class Descent:
             end += size
 
 
-def _descend(recipe: Recipe, places: Sequence[Place]) -> None:
-    weights, gradients, velocity = (list(each) for each in zip(*places, strict=True))
-    torch._fused_sgd_(
-        weights,
-        gradients,
-        velocity if recipe.momentum > 0 else [],
+def _descent(recipe: Recipe) -> Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], None]:
+    """A function that moves weights along their gradients; without momentum it is given no velocity."""
+    return partial(
+        torch._fused_sgd_,
         weight_decay=recipe.weight_decay,
         momentum=recipe.momentum,
         lr=recipe.lr,

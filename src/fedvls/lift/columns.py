@@ -24,7 +24,6 @@ Land = Callable[[str, int, Tensor], None]
 class Columns(Chain):
     """K chains at once. In a run of a short type products are computed in that type, as autocast would."""
 
-    @torch.no_grad()
     def forward(
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
     ) -> Forward:
@@ -57,7 +56,6 @@ class Columns(Chain):
 
         return see
 
-    @torch.no_grad()
     def backward(
         self, forward: Forward, d_logits: Tensor, d_features: Tensor | None, into: Tensors, land: Land | None = None
     ) -> None:

@@ -43,8 +43,8 @@ def vendor(told: Path = Path("/proc/cpuinfo")) -> str:
 def suits_onednn(left: Tensor, columns: int, times: int = 1) -> bool:
     """Whether left `[K, m, k]` times some `[K, k, columns]` is for oneDNN: float32, and so many times as large as it
     has to be."""
-    large = left.shape[1] * left.shape[2] * columns >= times * LARGE
-    return large and left.dtype == torch.float32 and left.device.type == "cpu" and mkl_is_slow()
+    large = left.size(1) * left.size(2) * columns >= times * LARGE
+    return large and left.dtype == torch.float32 and left.is_cpu and mkl_is_slow()
 
 
 def times_transposed(left: Tensor, right: Tensor, into: Tensor | None = None) -> Tensor:
@@ -80,6 +80,9 @@ def plus_product(bias: Tensor | None, left: Tensor, right: Tensor) -> Tensor:
     """`times_transposed`, and bias `[K, m]` added to every column."""
     if bias is None:
         return times_transposed(left, right)
-    if suits_onednn(left, right.shape[1]):
-        return times_transposed(left, right).add_(bias.unsqueeze(2))
+    if suits_onednn(left, right.size(1)):
+        found = left.new_empty(*left.shape[:2], right.size(1))
+        for place, product, plus in zip(found, by_onednn(left, right), bias.unsqueeze(2), strict=True):
+            torch.add(product, plus, out=place)
+        return found
     return torch.baddbmm(bias.unsqueeze(2), left, right.mT)
