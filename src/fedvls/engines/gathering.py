@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
 from .. import kernels
 from .base import Tensors
+from .schedule import Block
 
 
 def gathered(held: Mapping[str, Tensor], names: tuple[str, ...], step: Tensor, own: slice, width: int) -> Tensors:
@@ -21,6 +22,33 @@ def gathered(held: Mapping[str, Tensor], names: tuple[str, ...], step: Tensor, o
     rows = at_step(held["rows"], step)[own, :width].reshape(-1)
     taken = {name: value.index_select(0, rows).view(-1, width, *value.shape[1:]) for name, value in samples.items()}
     return taken | {"mask": held["positions"][:width] < lengths.unsqueeze(1), "lengths": lengths}
+
+
+class Gathering:
+    """`gathered` for a block's steps on a CPU. What is small is looked up for all of them at once: to do so in every
+    step would take as long as a layer's product.
+
+    Of a minibatch's mask its opposite is there too, `padding`, and the number of samples as a loss wants it, `real`.
+    """
+
+    def __init__(self, held: Mapping[str, Tensor], names: Sequence[str], block: Block) -> None:
+        steps, own = slice(block.start, block.stop), slice(block.first, block.last)
+        rows, lengths = held["rows"][steps, own, : block.width], held["lengths"][steps, own]
+        mask = held["positions"][: block.width] < lengths.unsqueeze(2)
+        small = {"mask": mask, "lengths": lengths, "padding": ~mask, "real": lengths.clamp(min=1).long()}
+        small |= {"y": held["y"].index_select(0, rows.reshape(-1)).view(rows.shape)}
+        self._rows, self._width, self._first = rows.flatten(1).unbind(), block.width, block.start
+        self._large = {name: held[name] for name in names if name != "y"}
+        self._small = [
+            dict(zip(small, own, strict=True)) for own in zip(*(t.unbind() for t in small.values()), strict=True)
+        ]
+
+    def at(self, step: int) -> Tensors:
+        """The step's minibatches."""
+        number = step - self._first
+        rows, width = self._rows[number], self._width
+        found = {name: t.index_select(0, rows).view(-1, width, *t.shape[1:]) for name, t in self._large.items()}
+        return found | self._small[number]
 
 
 def at_step(each: Tensor, step: Tensor) -> Tensor:

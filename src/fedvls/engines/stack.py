@@ -23,7 +23,7 @@ from ..steps import StepContext
 from .base import ClientTask, RoundJob, Tensors, Update, finished
 from .capture import Ahead, Replay
 from .descent import Descent
-from .gathering import at_step, gathered
+from .gathering import Gathering, at_step, gathered
 from .objective import SplitObjective
 from .rows import Waiting, WaitingRows
 from .samples import Samples, pinned, previous_model
@@ -67,6 +67,7 @@ class Stack:
         self.ahead = Ahead[Tensors](self.device)
         self._held: Tensors = {}
         self._parts: dict[tuple[int, int], _Part] = {}
+        self._gathering: tuple[Block, Gathering] | None = None
         self.statistics: StackStatistics | None = None
         self.in_training: TeacherInTraining | None = None
         self.rows: WaitingRows | None = None
@@ -255,7 +256,7 @@ class Stack:
         by_minibatch = teaches_by_minibatch(self.samples.network, job)
         known = job.method.needs - {"teacher_logits"} if by_minibatch else job.method.needs
         names = ("x", "y", *(name for name in SAMPLEWISE if name in known))
-        taken = gathered(held, names, self.step_number, own, block.width)
+        taken = self._gathered(names, block)
         point, into, x, teacher, rows = part.params, part.into, taken["x"], self.teacher, None
         real = taken["lengths"] if block.padded else None
         if by_minibatch:
@@ -279,7 +280,7 @@ class Stack:
             teacher_logits=taken.get("teacher_logits"),
             teacher_features=taken.get("teacher_features"),
             previous_features=taken.get("previous_features"),
-        )
+        ).knowing(**{name: taken[name] for name in ("padding", "real") if name in taken})
         keys = at_step(held["keys"], self.step_number)[own] if self.dropout else None
         landed: set[str] = set()
         # A gradient that nothing is added to and nobody else wants need not be kept until all are there.
@@ -301,6 +302,13 @@ class Stack:
             collected = at_step(held["collected"], self.step_number)[own]
             self._collect(own, gradient.features, inputs.labels, taken["mask"] & collected.unsqueeze(1))
         self.step_number += 1
+
+    def _gathered(self, names: tuple[str, ...], block: Block) -> Tensors:
+        if self.device.type != "cpu":
+            return gathered(self._held, names, self.step_number, slice(block.first, block.last), block.width)
+        if self._gathering is None or self._gathering[0] is not block:
+            self._gathering = block, Gathering(self._held, names, block)
+        return self._gathering[1].at(int(self.step_number))
 
     def _part(self, first: int, last: int) -> _Part:
         """Made once a round: to make it takes as long as a small product."""

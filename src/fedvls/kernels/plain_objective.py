@@ -7,7 +7,8 @@ taken as they are, and the slope is given back so.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -20,17 +21,22 @@ from ..losses.trust import trust_in_teacher
 from .terms import Known
 
 
-class _Minibatch(NamedTuple):
+@dataclass(frozen=True)
+class _Minibatch:
     """What the terms share."""
 
     logits: Tensor  # [..., C, B], and so the teacher's
     labels: Tensor  # [..., 1, B], and so padding and trust
-    is_label: Tensor
     padding: Tensor
     real: Tensor  # [...]
     client: ClientStatistics
     teacher: Tensor | None
     trust: Tensor | None
+
+    @cached_property
+    def is_label(self) -> Tensor:
+        """`[..., C, B]`."""
+        return self.labels == torch.arange(self.logits.shape[-2], device=self.logits.device).unsqueeze(-1)
 
     def per_class(self, made: Table) -> Tensor:
         """A table of the clients, `[..., C, 1]`."""
@@ -48,12 +54,11 @@ class PlainObjective:
 
     def __call__(self, inputs: LossInputs, logits: Tensor) -> tuple[Tensor, Tensor]:
         known, dtype = self.known, logits.dtype
-        labels, teacher = inputs.labels.unsqueeze(-2), inputs.teacher_logits
+        teacher = inputs.teacher_logits
         trusted = known.entropy.trusted or known.teaching.trusted
         batch = _Minibatch(
             logits.mT.contiguous(),
-            labels,
-            labels == torch.arange(logits.shape[-1], device=logits.device).unsqueeze(-1),
+            inputs.labels.unsqueeze(-2),
             inputs.padding.unsqueeze(-2),
             inputs.real.to(dtype),
             inputs.client,
@@ -92,7 +97,7 @@ class PlainObjective:
             a = a + (shift * batch.trust if entropy.trusted and batch.trust is not None else shift)
         log_likely = a.log_softmax(-2)
         losses = log_likely.gather(-2, batch.labels).neg_()
-        slope = log_likely.exp_().sub_(batch.is_label.to(a.dtype))
+        slope = log_likely.exp_().scatter_(-2, batch.labels, -1.0, reduce="add")
         return losses, slope if scale is None else slope.mul_(scale)
 
     def _teaching(self, batch: _Minibatch) -> tuple[Tensor, Tensor]:

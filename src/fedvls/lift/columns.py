@@ -66,7 +66,7 @@ class Columns(Chain):
         for number in reversed(range(len(self.layers))):
             layer = self.layers[number]
             if layer.relu:
-                slope = torch.ops.aten.threshold_backward(slope, columns[number + 1], 0)
+                slope = torch.ops.aten.threshold_backward.default(slope, columns[number + 1], 0)
             if layer.bias is not None:
                 torch.sum(slope, 2, dtype=into[layer.bias].dtype, out=into[layer.bias])
             above = slope

@@ -61,7 +61,7 @@ def times_transposed(left: Tensor, right: Tensor, into: Tensor | None = None) ->
 
 def by_onednn(left: Tensor, right: Tensor) -> Iterator[Tensor]:
     """The clients' `times_transposed`, one after another."""
-    product = torch.ops.mkldnn._linear_pointwise
+    product = torch.ops.mkldnn._linear_pointwise.default
     for one, other in zip(left.unbind(), right.unbind(), strict=True):
         yield product(one, other, None, "none", [], "")
 

@@ -103,6 +103,11 @@ class LossInputs:
         """How many samples of the batch are real, and at least 1."""
         return self.sample_mask.sum(-1).clamp(min=1)
 
+    def knowing(self, **values: Tensor) -> LossInputs:
+        """These inputs, with `padding` or `real` as computed elsewhere for many minibatches at once."""
+        vars(self).update(values)
+        return self
+
     def given(self, name: str) -> Tensor:
         """A tensor that a term needs."""
         value = getattr(self, name)
