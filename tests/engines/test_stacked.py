@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support import assert_close, batch_norm_net, dropout_net, small_data, small_mlp
+from torch import nn
 
 import fedvls
 from fedvls import methods  # noqa: F401  (registers them)
@@ -94,6 +95,16 @@ def test_every_recipe_agrees_with_products_by_onednn(more, onednn):
     data = small_data(per_class=96)
     theirs = weights(data, "fedvls", "sequential", "float32", "mlp", **more)
     assert_close(weights(data, "fedvls", "stacked", "float32", "mlp", **more), theirs, 1e-4)
+
+
+def test_nothing_need_be_left_when_weights_have_moved_one_by_one(onednn, monkeypatch):
+    """Layers without biases, all of whose products are oneDNN's."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 5, bias=False))
+    monkeypatch.setitem(MODELS, "mlp", lambda: model)
+    data = small_data(per_class=96)
+    mine, theirs = (weights(data, "fedavg", engine, "float32", "mlp") for engine in ("stacked", "sequential"))
+    assert onednn
+    assert_close(mine, theirs, 1e-4)
 
 
 @pytest.mark.parametrize("kind", list(MODELS))

@@ -43,8 +43,10 @@ class Descent:
         key = (own.start, own.stop, frozenset(done))
         if key not in self._parts:
             self._parts[key] = list(self._left(own, done))
-        weights, gradients, velocity = (list(each) for each in zip(*self._parts[key], *more, strict=True))
-        _descent(recipe)(weights, gradients, velocity if recipe.momentum > 0 else [])
+        places = [*self._parts[key], *more]
+        if places:
+            weights, gradients, velocity = (list(each) for each in zip(*places, strict=True))
+            _descent(recipe)(weights, gradients, velocity if recipe.momentum > 0 else [])
 
     def _left(self, own: slice, done: set[str]) -> Iterator[Place]:
         """The rows, cut where parameters are done."""

@@ -67,7 +67,7 @@ class PlainObjective:
         )
         losses, slope = self._of_samples(batch)
         loss = losses.masked_fill_(batch.padding, 0.0).sum((-2, -1)).div_(batch.real)
-        slope.masked_fill_(batch.padding, 0.0).div_(batch.real[..., None, None])
+        slope.masked_fill_(batch.padding, 0.0).div_(batch.real.unsqueeze(-1).unsqueeze(-1))
         if known.suppression_weight != 0:
             value, pull = self._suppression(batch)
             loss.add_(value, alpha=known.suppression_weight)

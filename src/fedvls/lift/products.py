@@ -82,7 +82,8 @@ def plus_product(bias: Tensor | None, left: Tensor, right: Tensor) -> Tensor:
         return times_transposed(left, right)
     if suits_onednn(left, right.size(1)):
         found = left.new_empty(*left.shape[:2], right.size(1))
-        for place, product, plus in zip(found, by_onednn(left, right), bias.unsqueeze(2), strict=True):
+        pluses = bias.unsqueeze(2).unbind()
+        for place, product, plus in zip(found.unbind(), by_onednn(left, right), pluses, strict=True):
             torch.add(product, plus, out=place)
         return found
     return torch.baddbmm(bias.unsqueeze(2), left, right.mT)
