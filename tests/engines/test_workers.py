@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import resource
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
@@ -87,3 +89,17 @@ def test_workers_reuse_freed_memory_instead_of_mapping_it_anew():
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
         (reused, supported), (mapped, _) = fresh.map(page_faults_of_a_worker, [True, False])
     assert not supported or 10 * reused < mapped
+
+
+def test_a_collection_of_garbage_copies_nothing_of_the_parents(make):
+    """It writes to whatever it looks at, and a forked process's page that is written to is copied."""
+    parents = [[number] for number in range(300_000)]
+
+    def serve(message):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        gc.collect()
+        yield resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    [[faults]] = make(1, serve).ask([0], "collecting")
+    pages = sum(map(sys.getsizeof, parents)) // resource.getpagesize()
+    assert faults < pages / 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import multiprocessing
 import os
@@ -104,6 +105,7 @@ def _work(serve: Callable[[Any], Iterable[Any]], pipe: Connection, parents: Sequ
         other.close()
     torch.set_num_threads(1)
     keep_freed_memory()
+    gc.freeze()  # a collection would touch all that the parent has made, and a page that is touched is copied
     while True:
         try:
             message = pipe.recv()
