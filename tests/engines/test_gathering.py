@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from support import small_mlp
 
 import fedvls
-from fedvls.engines import ClientTask, RoundJob
+from fedvls.engines import ClientTask, RoundJob, gathering, parallel
 from fedvls.engines.gathering import Gathering, gathered
 from fedvls.engines.schedule import blocks, minibatches
 from fedvls.losses.term import LossInputs
@@ -42,12 +43,15 @@ def held():
 
 
 @pytest.mark.parametrize("padding", ["any", "partial", "none"])
-def test_every_step_is_what_it_would_gather_by_itself(held, padding):
+def test_every_step_is_what_it_would_gather_by_itself(held, padding, monkeypatch):
+    monkeypatch.setattr(gathering, "AT_ONCE", 2)
     tensors, cut = held(padding)
     names, widths = ("x", "y", "teacher_logits"), set()
     for block in cut:
-        laid_out = Gathering(tensors, names, block)
         for number in range(block.start, block.stop):
+            if (number - block.start) % 2 == 0:
+                laid_out = Gathering(tensors, names, block, number)
+            assert number in laid_out.steps
             step, own = torch.tensor([number]), slice(block.first, block.last)
             expected, found = gathered(tensors, names, step, own, block.width), laid_out.at(number)
             assert found.keys() - expected.keys() == {"padding", "real"}
@@ -56,6 +60,25 @@ def test_every_step_is_what_it_would_gather_by_itself(held, padding):
             inputs = LossInputs(logits=found["x"], labels=found["y"], sample_mask=found["mask"], client=None)
             assert torch.equal(found["padding"], inputs.padding)
             assert torch.equal(found["real"], inputs.real)
+        assert block.stop not in laid_out.steps
         widths.add(block.width)
-    assert sum(block.stop - block.start for block in cut) > len(cut)  # one of them has several steps
+    assert sum(block.stop - block.start for block in cut) > len(cut) + 2  # some of them have several steps
     assert (len(widths) > 1) == (padding != "partial")
+
+
+def test_how_many_steps_are_laid_out_at_once_changes_no_bit(stripes, monkeypatch):
+    def weights():
+        fed = fedvls.Federation(stripes, clients=3, model=small_mlp(), engine="stacked", device="cpu")
+        return fed.run("fedvls", 2, 2, batch_size=5, out=None).weights.tensors()
+
+    monkeypatch.setattr(parallel, "cores", lambda: 1)
+    expected, made, original = weights(), [], Gathering.__init__
+    monkeypatch.setattr(Gathering, "__init__", lambda self, *given: made.append(given[-1]) or original(self, *given))
+    counts = []
+    for steps in (256, 3):
+        monkeypatch.setattr(gathering, "AT_ONCE", steps)
+        made.clear()
+        found = weights()
+        assert all(torch.equal(tensor, expected[name]) for name, tensor in found.items())
+        counts.append(len(made))
+    assert counts[1] > counts[0]

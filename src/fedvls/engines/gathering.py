@@ -10,6 +10,9 @@ from .. import kernels
 from .base import Tensors
 from .schedule import Block
 
+AT_ONCE = 256
+"""Steps laid out at once on a CPU: enough to be cheap, and their small tensors take less than a megabyte."""
+
 
 def gathered(held: Mapping[str, Tensor], names: tuple[str, ...], step: Tensor, own: slice, width: int) -> Tensors:
     """The tensors named, `[K, B, ...]`, for the clients `own`; `mask`, False for padding, and `lengths`, how many
@@ -25,19 +28,20 @@ def gathered(held: Mapping[str, Tensor], names: tuple[str, ...], step: Tensor, o
 
 
 class Gathering:
-    """`gathered` for a block's steps on a CPU. What is small is looked up for all of them at once: to do so in every
-    step would take as long as a layer's product.
+    """`gathered` for a block's next steps on a CPU. What is small is looked up for many of them at once: to do so in
+    every step would take as long as a layer's product.
 
     Of a minibatch's mask its opposite is there too, `padding`, and the number of samples as a loss wants it, `real`.
     """
 
-    def __init__(self, held: Mapping[str, Tensor], names: Sequence[str], block: Block) -> None:
-        steps, own = slice(block.start, block.stop), slice(block.first, block.last)
+    def __init__(self, held: Mapping[str, Tensor], names: Sequence[str], block: Block, first: int) -> None:
+        self.block, self.steps = block, range(first, min(first + AT_ONCE, block.stop))
+        steps, own = slice(first, self.steps.stop), slice(block.first, block.last)
         rows, lengths = held["rows"][steps, own, : block.width], held["lengths"][steps, own]
         mask = held["positions"][: block.width] < lengths.unsqueeze(2)
         small = {"mask": mask, "lengths": lengths, "padding": ~mask, "real": lengths.clamp(min=1).long()}
         small |= {"y": held["y"].index_select(0, rows.reshape(-1)).view(rows.shape)}
-        self._rows, self._width, self._first = rows.flatten(1).unbind(), block.width, block.start
+        self._rows = rows.flatten(1).unbind()
         self._large = {name: held[name] for name in names if name != "y"}
         self._small = [
             dict(zip(small, own, strict=True)) for own in zip(*(t.unbind() for t in small.values()), strict=True)
@@ -45,8 +49,8 @@ class Gathering:
 
     def at(self, step: int) -> Tensors:
         """The step's minibatches."""
-        number = step - self._first
-        rows, width = self._rows[number], self._width
+        number = step - self.steps.start
+        rows, width = self._rows[number], self.block.width
         found = {name: t.index_select(0, rows).view(-1, width, *t.shape[1:]) for name, t in self._large.items()}
         return found | self._small[number]
 

@@ -67,7 +67,7 @@ class Stack:
         self.ahead = Ahead[Tensors](self.device)
         self._held: Tensors = {}
         self._parts: dict[tuple[int, int], _Part] = {}
-        self._gathering: tuple[Block, Gathering] | None = None
+        self._gathering: Gathering | None = None
         self.statistics: StackStatistics | None = None
         self.in_training: TeacherInTraining | None = None
         self.rows: WaitingRows | None = None
@@ -306,9 +306,10 @@ class Stack:
     def _gathered(self, names: tuple[str, ...], block: Block) -> Tensors:
         if self.device.type != "cpu":
             return gathered(self._held, names, self.step_number, slice(block.first, block.last), block.width)
-        if self._gathering is None or self._gathering[0] is not block:
-            self._gathering = block, Gathering(self._held, names, block)
-        return self._gathering[1].at(int(self.step_number))
+        here, step = self._gathering, int(self.step_number)
+        if here is None or here.block is not block or step not in here.steps:
+            here = self._gathering = Gathering(self._held, names, block, step)
+        return here.at(step)
 
     def _part(self, first: int, last: int) -> _Part:
         """Made once a round: to make it takes as long as a small product."""
