@@ -27,6 +27,7 @@ from fedvls.runs.store import RunDirectory
 
 T = TypeVar("T")
 ROOT = Path(__file__).parent.parent
+WITHOUT_ONEDNN = "PyTorch is built without oneDNN here, so no product is ever handed to it"
 
 
 class BatchNormNet(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support import assert_close, batch_norm_net, dropout_net, small_data, small_mlp
+from support import WITHOUT_ONEDNN, assert_close, batch_norm_net, dropout_net, small_data, small_mlp
 from torch import nn
 
 import fedvls
@@ -66,8 +66,8 @@ def test_float32_agrees_too(name, kind):
 @pytest.fixture
 def onednn(monkeypatch):
     """Products by oneDNN whatever their size and the processor, in worker processes too."""
-    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        pytest.skip("this PyTorch has no oneDNN")
+    if not products.has_onednn():
+        pytest.skip(WITHOUT_ONEDNN)
     taken, original = [], products.by_onednn
     monkeypatch.setattr(products, "LARGE", 0)
     monkeypatch.setattr(products, "mkl_is_slow", lambda: True)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import WITHOUT_ONEDNN
 from torch import nn
 from torch.func import functional_call
 
@@ -24,7 +25,7 @@ NETWORKS = {
     "layers without ReLU": lambda: nn.Sequential(nn.Linear(12, 9), nn.Linear(9, 5)),
     "texts": lambda: FastText(20, 6, 5),
 }
-onednn = pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="PyTorch without oneDNN")
+onednn = pytest.mark.skipif(not products.has_onednn(), reason=WITHOUT_ONEDNN)
 
 
 @pytest.fixture(params=["MKL", pytest.param("oneDNN", marks=onednn)])
@@ -131,7 +132,7 @@ def test_the_processor_decides_not_a_clock(monkeypatch, vendor, instructions, sl
     monkeypatch.setattr(products, "vendor", lambda: vendor)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
     products.mkl_is_slow.cache_clear()
-    assert products.mkl_is_slow() == (slow and hasattr(torch.ops.mkldnn, "_linear_pointwise"))
+    assert products.mkl_is_slow() == (slow and products.has_onednn())
     products.mkl_is_slow.cache_clear()
 
 

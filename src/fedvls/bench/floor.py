@@ -126,13 +126,15 @@ def ways(m: int, k: int, n: int, dtype: str) -> list[Callable[[], object]]:
     and by oneDNN, either factor first, into new memory, since it takes none that is there."""
     import torch
 
+    from ..lift.products import has_onednn
+
     kind = getattr(torch, dtype)
     left, right, into = (torch.ones(shape, dtype=kind) for shape in ((m, k), (k, n), (m, n)))
     found: list[Callable[[], object]] = [lambda: torch.mm(left, right, out=into)]
-    if kind in (torch.float32, torch.bfloat16) and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if kind in (torch.float32, torch.bfloat16) and has_onednn():
         turned = right.t().contiguous()
         for first, second in ((left, turned), (turned, left)):
-            found.append(partial(torch.ops.mkldnn._linear_pointwise, first, second, None, "none", [], ""))
+            found.append(partial(torch.ops.mkldnn._linear_pointwise.default, first, second, None, "none", [], ""))
     return found
 
 

@@ -22,7 +22,10 @@ Land = Callable[[str, int, Tensor], None]
 
 
 class Columns(Chain):
-    """K chains at once. In a run of a short type products are computed in that type, as autocast would."""
+    """K chains at once. In a run of a short type products are computed in that type, as autocast would.
+
+    Called where gradients are off: to turn them off here again would cost every step as much as a small product.
+    """
 
     def forward(
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool

@@ -21,14 +21,18 @@ TURNED = 4
 """So many times as many, where matrices have to be transposed for it."""
 
 
+def has_onednn() -> bool:
+    """Whether this PyTorch has the operator; builds for some processors, Apple's among them, are without oneDNN."""
+    return hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
 @cache
 def mkl_is_slow() -> bool:
     """Whether MKL does without instructions that oneDNN would use.
 
     What the processor is decides it, never a clock: the same machine has to round alike every time.
     """
-    known = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return known and torch.backends.cpu.get_cpu_capability() == "AVX512" and vendor() == "AuthenticAMD"
+    return has_onednn() and torch.backends.cpu.get_cpu_capability() == "AVX512" and vendor() == "AuthenticAMD"
 
 
 def vendor(told: Path = Path("/proc/cpuinfo")) -> str:
