@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from support import small_mlp
 import fedvls
 from fedvls.augment import Augmentation, get_augmentation
 from fedvls.data.resident import ResidentData
-from fedvls.engines import ClientTask, RoundJob
+from fedvls.engines import ClientTask, RoundJob, parallel, stacked
 from fedvls.engines.samples import Samples
 from fedvls.models import Network
 from fedvls.recipe import Recipe
@@ -58,3 +60,23 @@ def test_augmented_images_are_made_for_every_epoch(made):
     assert torch.equal(first, again)
     assert not torch.equal(first, epoch)
     assert not torch.equal(first, later)
+
+
+def test_other_clients_inputs_are_gone_before_the_next_are_made(stripes, monkeypatch):
+    """Of a round, and of the stack before: never are there two."""
+    made, alive, original = [], [], Samples._in_cache
+
+    def watched(self, *given):
+        alive.append(sum(one() is not None for one in made))
+        found = original(self, *given)
+        made.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(Samples, "_in_cache", watched)
+    monkeypatch.setattr(parallel, "cores", lambda: 1)
+    monkeypatch.setattr(stacked, "clients_that_fit", lambda *_: 2)
+    fed = fedvls.Federation(
+        stripes, clients=8, partition=fedvls.iid(), model=small_mlp(), engine="stacked", device="cpu"
+    )
+    fed.run("fedvls", 3, 2, participation=0.5, batch_size=5, out=None, local_every=100)
+    assert alive == [0] * 6

@@ -89,12 +89,13 @@ def test_steps_are_replayed_not_called(stripes, monkeypatch, engine, kind):
     assert captured
 
 
-@pytest.mark.parametrize("name", ["fedvls", "fedvls-soft", "fedlc", "fedlmd"])
-def test_replayed_steps_know_the_clients_of_their_round(stripes, name):
-    """Half of the clients a round: label statistics change under captured steps."""
+@pytest.mark.parametrize(("engine", "kind"), [("stacked", "mlp"), ("graphed", "batch norm")])
+@pytest.mark.parametrize("name", ["fedvls", "fedvls-soft", "fedlc", "fedlmd", "moon", "scaffold", "feddyn"])
+def test_replayed_steps_know_the_clients_of_their_round(stripes, name, engine, kind):
+    """Half of the clients a round: label statistics, and what clients keep, change under captured steps."""
     some = {"participation": 0.5, "batch_size": 3}
-    theirs = weights(stripes, name, "sequential", "float64", **some)
-    assert_close(weights(stripes, name, "stacked", "float64", **some), theirs, 1e-9)
+    theirs = weights(stripes, name, "sequential", "float64", kind, **some)
+    assert_close(weights(stripes, name, engine, "float64", kind, **some), theirs, 1e-9)
 
 
 @pytest.mark.parametrize("engine", ["stacked", "graphed"])

@@ -23,10 +23,11 @@ from ..steps import StepContext
 from .base import ClientTask, RoundJob, Tensors, Update, finished
 from .capture import Ahead, Replay
 from .descent import Descent
-from .gathering import Gathering, at_step, gathered
+from .gathering import Gathering, gathered
 from .objective import SplitObjective
+from .places import Places
 from .rows import Waiting, WaitingRows
-from .samples import Samples, pinned, previous_model
+from .samples import Samples, previous_model
 from .schedule import Block, Minibatches, blocks, minibatches
 from .statistics import StackStatistics
 from .teaching import TeacherInTraining, teaches_by_minibatch
@@ -65,12 +66,13 @@ class Stack:
         self.step_number = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.replay = Replay(self.device)
         self.ahead = Ahead[Tensors](self.device)
-        self._held: Tensors = {}
+        self._held = Places(self.device, self.replay)
         self._parts: dict[tuple[int, int], _Part] = {}
         self._gathering: Gathering | None = None
         self.statistics: StackStatistics | None = None
         self.in_training: TeacherInTraining | None = None
         self.rows: WaitingRows | None = None
+        self.kept: Tensors = {}
         self._job: RoundJob | None = None
 
     def train(self, job: RoundJob, tasks: Sequence[ClientTask]) -> Iterator[None]:
@@ -150,11 +152,15 @@ class Stack:
     def _load(self, job: RoundJob, tasks: Sequence[ClientTask]) -> None:
         """Put the received model and the clients' own tensors in their places."""
         assert len(tasks) <= self.capacity
-        before = self._job
-        if before is None or (job.method, job.recipe) != (before.method, before.recipe):
+        if self._job is None or _fixed(job) != _fixed(self._job):
             self.replay.forget()
+            self.kept = {}
         self._job, self.tasks, count = job, tasks, len(tasks)
         self._parts.clear()
+        self._gathering = None
+        if not self.replay.enabled:  # nothing has to stay where it was: room for what comes
+            self._held.clear()
+            self.kept = {}
         self.objective = SplitObjective(job.method.objective, self.device)
         self.at_once = job.method.step.is_gradient and not self.objective.of_params
         exchange = job.method.exchange
@@ -170,21 +176,24 @@ class Stack:
                 if f"momentum/{name}" in momentum:
                     row.copy_(momentum[f"momentum/{name}"])
         self.losses.zero_()
-        self.teacher = self._hold_all("teacher", job.start.params)
+        self.teacher = self._held.write_all("teacher", job.start.params)
         if teaches_by_minibatch(self.samples.network, job):
             self.in_training = self.in_training or TeacherInTraining(self.lifted, job.start, self.capacity)
             self.in_training.receive(job.start)
-        frozen = self._hold_all("frozen", job.start.frozen)
+        frozen = self._held.write_all("frozen", job.start.frozen)
         self.frozen = {name: value.expand(self.capacity, *value.shape) for name, value in frozen.items()}
-        self.broadcast = self._hold_all("broadcast", job.broadcast)
+        self.broadcast = self._held.write_all("broadcast", job.broadcast)
         counts = torch.stack([task.counts for task in tasks])
         self.statistics = self.statistics or StackStatistics(_filled(counts, self.capacity))
         self.statistics.update(_filled(counts, self.capacity))
-        self.has_previous = self._hold(
+        self.has_previous = self._held.write(
             "has_previous", _filled(torch.tensor([bool(previous_model(t)) for t in tasks]), self.capacity)
         )
-        kept = self._together(tasks, "previous/", "momentum/", others=True)
-        self.kept = self._hold_all("kept", {name: _filled(rows, self.capacity) for name, rows in kept.items()})
+        # Where clients before these had kept something, captured steps go on reading it.
+        kept = {name: torch.zeros_like(place) for name, place in self.kept.items()}
+        for name, rows in self._together(tasks, "previous/", "momentum/", others=True).items():
+            kept[name] = _filled(rows, self.capacity)
+        self.kept = self._held.write_all("kept", kept)
         for name in FEATURES:
             if name in self._held:
                 self._held[name].zero_()
@@ -195,7 +204,7 @@ class Stack:
         On CPUs only: how many tokens a minibatch has differs from step to step, and a captured step has one shape.
         """
         name, pull, step = self.lifted.embedding, self.objective.pull, job.method.step
-        if name is None or pull is None or self.device.type != "cpu" or self.samples.change:
+        if name is None or pull is None or self.replay.enabled or self.samples.change:
             return None
         if not (step.is_gradient or (step.keeps_zeros and pull == 0)):
             return None
@@ -214,38 +223,12 @@ class Stack:
 
     def _place(self, prepared: Tensors, batches: Minibatches) -> None:
         for name, value in prepared.items():
-            self._hold(name, value, grows=True)
-        self._hold("positions", torch.arange(batches.rows.shape[2], device=self.device))
+            self._held.write(name, value, grows=True)
+        self._held.write("positions", torch.arange(batches.rows.shape[2], device=self.device))
         for name in ("rows", "lengths", "collected", *(["keys"] if self.dropout else [])):
             value = torch.from_numpy(getattr(batches, name))
             # Steps first: it is the number of steps that differs from round to round.
-            self._hold(name, _filled(value, self.capacity).transpose(0, 1).contiguous(), grows=True)
-
-    def _hold(self, name: str, value: Tensor, grows: bool = False) -> Tensor:
-        """The value at a fixed place."""
-        held = self._place_for(name, value, grows)
-        if held is not value:
-            (held[: len(value)] if grows else held).copy_(pinned(value, self.device), non_blocking=True)
-        return held
-
-    def _hold_all(self, kind: str, values: Mapping[str, Tensor]) -> Tensors:
-        """Values that are on the device already, each at a fixed place."""
-        held = {name: self._place_for(f"{kind}/{name}", value) for name, value in values.items()}
-        copy_each({name: place for name, place in held.items() if place is not values[name]}, values)
-        return held
-
-    def _place_for(self, name: str, value: Tensor, grows: bool = False) -> Tensor:
-        """Where the value goes; where nothing is captured, it may stay where it is. A place that is too small or of
-        another shape is replaced, and graphs with it."""
-        if not self.replay.enabled and value.device == self.device:
-            self._held[name] = value
-            return value
-        held = self._held.get(name)
-        fits = held is not None and held.dtype == value.dtype and held.shape[1:] == value.shape[1:]
-        if not fits or held is None or (len(held) < len(value) if grows else held.shape != value.shape):
-            self.replay.forget()
-            held = self._held[name] = torch.empty_like(value, device=self.device)
-        return held
+            self._held.write(name, _filled(value, self.capacity).transpose(0, 1).contiguous(), grows=True)
 
     @torch.no_grad()
     def _step(self, block: Block) -> None:
@@ -281,7 +264,7 @@ class Stack:
             teacher_features=taken.get("teacher_features"),
             previous_features=taken.get("previous_features"),
         ).knowing(**{name: taken[name] for name in ("padding", "real") if name in taken})
-        keys = at_step(held["keys"], self.step_number)[own] if self.dropout else None
+        keys = self._at_step(held["keys"])[own] if self.dropout else None
         landed: set[str] = set()
         # A gradient that nothing is added to and nobody else wants need not be kept until all are there.
         land = self.descent.at_once(job.recipe, own, landed) if self.at_once and rows is None else None
@@ -299,17 +282,22 @@ class Stack:
         self.moves = gradient.moves
         if self.collects:
             assert gradient.features is not None
-            collected = at_step(held["collected"], self.step_number)[own]
+            collected = self._at_step(held["collected"])[own]
             self._collect(own, gradient.features, inputs.labels, taken["mask"] & collected.unsqueeze(1))
         self.step_number += 1
 
     def _gathered(self, names: tuple[str, ...], block: Block) -> Tensors:
-        if self.device.type != "cpu":
+        """The minibatches of the step at hand."""
+        if self.replay.enabled:
             return gathered(self._held, names, self.step_number, slice(block.first, block.last), block.width)
         here, step = self._gathering, int(self.step_number)
         if here is None or here.block is not block or step not in here.steps:
             here = self._gathering = Gathering(self._held, names, block, step)
         return here.at(step)
+
+    def _at_step(self, each: Tensor) -> Tensor:
+        """Of a tensor `[S, ...]` for all steps that of the step at hand, which a captured step looks up every time."""
+        return each.index_select(0, self.step_number)[0] if self.replay.enabled else each[int(self.step_number)]
 
     def _part(self, first: int, last: int) -> _Part:
         """Made once a round: to make it takes as long as a small product."""
@@ -381,6 +369,11 @@ class _Gradient:
             self.features = forward.features
         self.moves += update_statistics
         return self.into
+
+
+def _fixed(job: RoundJob) -> tuple[object, ...]:
+    """What decides which operations a step is."""
+    return job.method, job.recipe, set(job.broadcast)
 
 
 def _filled(rows: Tensor, count: int) -> Tensor:
