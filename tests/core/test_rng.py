@@ -73,6 +73,17 @@ def test_a_permutation_holds_every_number_once(n, seed, position):
     assert sorted(rng.permutation(rng.key(seed, "order", *position), n).tolist()) == list(range(n))
 
 
+@given(words=st.lists(st.integers(0, 5) | st.integers(0, 2**64 - 1), max_size=60))
+def test_equal_words_keep_their_order(words):
+    """Two of 2^64 hardly ever are; a library's fast sort would put them anyhow."""
+
+    class Drawn:
+        def random_raw(self, n):
+            return np.array(words, np.uint64)
+
+    assert rng.permutation(Drawn(), len(words)).tolist() == sorted(range(len(words)), key=words.__getitem__)
+
+
 @settings(deadline=None)
 @given(n=st.integers(1, 100), share=st.floats(0, 1), seed=st.integers(0, 1000))
 def test_a_choice_is_distinct_and_ascending(n, share, seed):

@@ -16,7 +16,7 @@ from torch import nn
 
 import fedvls
 from fedvls import methods  # noqa: F401  (registers them)
-from fedvls.engines.parallel import balanced, is_supported
+from fedvls.engines.parallel import is_supported
 from fedvls.engines.workers import packed
 from fedvls.method import METHODS
 from fedvls.models.chain import linear_chain
@@ -131,18 +131,6 @@ def test_workers_end_with_their_parent(tmp_path, how):
     while any(Path(f"/proc/{w}").exists() for w in workers) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not [w for w in workers if Path(f"/proc/{w}").exists()]
-
-
-def test_shares_are_balanced_and_complete():
-    class Task:
-        def __init__(self, client, samples):
-            self.client, self.samples = client, samples
-
-    cohort = [Task(k, n) for k, n in enumerate([100, 1, 60, 50, 40, 3])]
-    shares = balanced(cohort, 2)
-    assert sorted(t.client for share in shares for t in share) == list(range(6))
-    # 100 | 60, then 50 and 40 to whoever has least: 100 + 40 | 60 + 50, then the small ones to the second
-    assert [sum(t.samples for t in share) for share in shares] == [140, 114]
 
 
 def test_only_plain_chains_are_trained_without_autograd():

@@ -38,17 +38,23 @@ class ResidentData:
         """These training samples in their stored type, for augmentation."""
         return self._x_train.index_select(0, indices)
 
-    def test_batches(self, which: slice = slice(None)) -> Iterator[tuple[Tensor, Tensor]]:
+    def test_batches(self, which: slice = slice(None), *, of_chain: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
         """`which` of the test batches (by default all), in order."""
-        size = self.batch_for_inference(self._x_test[0].numel())
+        size = self.batch_for_inference(self._x_test[0].numel(), of_chain=of_chain)
         for s in range(0, len(self.y_test), size)[which]:
             yield self.normalised(self._x_test[s : s + size]), self.y_test[s : s + size]
 
-    def batch_for_inference(self, values: int) -> int:
+    def batch_for_inference(self, values: int, *, of_chain: bool = False) -> int:
         """How many samples of so many values to pass at once. A CPU is fastest while a batch stays in its cache:
-        MobileNetV2 on CIFAR images runs four times faster in batches of 16 than of 1000; a GPU wants large ones."""
+        MobileNetV2 on CIFAR images runs four times faster in batches of 16 than of 1000; a GPU wants large ones.
+
+        of_chain: through Linear layers alone, between which there is little: an MLP on MNIST takes 9 ms in batches of
+        320 and 14 in batches of 63.
+        """
         if self.device.type == "cuda":
             return max(256, min(8192, 2**23 // max(values, 1)))
+        if of_chain:
+            return max(64, min(1024, 2**18 // max(values, 1)) // 64 * 64)
         return max(16, min(1000, 50_000 // max(values, 1)))
 
     def normalised(self, x: Tensor) -> Tensor:

@@ -26,27 +26,41 @@ class Descent:
         self._each = {name: (weights_by_name[name].unbind(), velocity_by_name[name].unbind()) for name in like}
         self._parts: dict[tuple[int, int, frozenset[str]], list[Place]] = {}
 
-    def at_once(self, recipe: Recipe, own: slice, landed: set[str]) -> Callable[[str, int, Tensor], None]:
+    def follow(self, recipe: Recipe) -> None:
+        """From now on, move as it says."""
+        self._has_momentum = recipe.momentum > 0
+        self._move = partial(
+            torch._fused_sgd_,
+            weight_decay=recipe.weight_decay,
+            momentum=recipe.momentum,
+            lr=recipe.lr,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+        )
+
+    def at_once(self, own: slice, landed: set[str]) -> Callable[[str, int, Tensor], None]:
         """A function that moves one parameter of one of the clients `own` along a gradient that has just been computed
         and is still in the cache. Its name is added to `landed`."""
-        descend, first, has_momentum = _descent(recipe), own.start, recipe.momentum > 0
 
         def land(name: str, client: int, gradient: Tensor) -> None:
             weights, velocity = self._each[name]
-            descend([weights[first + client]], [gradient], [velocity[first + client]] if has_momentum else [])
+            place = own.start + client
+            self._move([weights[place]], [gradient], [velocity[place]] if self._has_momentum else [])
             landed.add(name)
 
         return land
 
-    def others(self, recipe: Recipe, own: slice, done: set[str], more: Sequence[Place] = ()) -> None:
+    def others(self, own: slice, done: set[str], more: Sequence[Place] = ()) -> None:
         """Move all parameters of the clients `own` but those that are done, and with them what lies elsewhere."""
         key = (own.start, own.stop, frozenset(done))
         if key not in self._parts:
             self._parts[key] = list(self._left(own, done))
         places = [*self._parts[key], *more]
         if places:
-            weights, gradients, velocity = (list(each) for each in zip(*places, strict=True))
-            _descent(recipe)(weights, gradients, velocity if recipe.momentum > 0 else [])
+            weights, gradients, velocity = map(list, zip(*places, strict=True))
+            self._move(weights, gradients, velocity if self._has_momentum else [])
 
     def _left(self, own: slice, done: set[str]) -> Iterator[Place]:
         """The rows, cut where parameters are done."""
@@ -60,17 +74,3 @@ class Descent:
                     yield from zip(*(rows[own, begin:end].unbind() for rows in self._rows), strict=True)
                 begin = end + size
             end += size
-
-
-def _descent(recipe: Recipe) -> Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tensor]], None]:
-    """A function that moves weights along their gradients; without momentum it is given no velocity."""
-    return partial(
-        torch._fused_sgd_,
-        weight_decay=recipe.weight_decay,
-        momentum=recipe.momentum,
-        lr=recipe.lr,
-        dampening=0.0,
-        nesterov=False,
-        maximize=False,
-        is_first_step=False,
-    )

@@ -24,6 +24,7 @@ from ..models.network import ModelState, Network
 from .base import ClientTask, Engine, RoundJob, Update
 from .rehearsal import why_one_by_one
 from .sequential import SequentialEngine
+from .shares import TOGETHER, balanced
 from .stacked import StackedEngine
 from .workers import Workers
 
@@ -75,7 +76,8 @@ class ParallelEngine:
             self._workers = Workers(self._count, self._serve)
         # The method stays out of the message: workers have it already, and its closures cannot be pickled.
         message = {f.name: getattr(job, f.name) for f in fields(job) if f.name != "method"}
-        shares = [("train", message, share) for share in balanced(cohort, self._count)]
+        together = TOGETHER if self._whole is not None else 0.0
+        shares = [("train", message, share) for share in balanced(cohort, self._count, together)]
         answers = self._workers.ask(shares, f"round {job.round}")
         found = {update.client: update for answer in answers for update in answer}
         return [found[task.client] for task in cohort]
@@ -118,17 +120,6 @@ class ParallelEngine:
         if chain is None or why_one_by_one(job, len(cohort[0].counts)) is not None:
             return SequentialEngine(self.network, self.data, self.augmentation)
         return StackedEngine(self.network, self.data, self.augmentation, most=1)
-
-
-def balanced(cohort: Sequence[ClientTask], workers: int) -> list[list[ClientTask]]:
-    """Shares of about equal numbers of samples: the largest client first, to whoever has least."""
-    shares: list[list[ClientTask]] = [[] for _ in range(workers)]
-    load = [0] * workers
-    for task in sorted(cohort, key=lambda t: (-t.samples, t.client)):
-        least = load.index(min(load))
-        shares[least].append(task)
-        load[least] += task.samples
-    return shares
 
 
 def _interleaved(shares: Sequence[Predictions]) -> Predictions:

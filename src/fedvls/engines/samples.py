@@ -114,7 +114,8 @@ class Samples:
         its stack. A GPU wants few and large passes.
         """
         alone = x.device.type == "cpu"
-        most = self.data.batch_for_inference(x[0].numel())
+        of_chain = chain_of(self.network.prototype, x.device) is not None
+        most = self.data.batch_for_inference(x[0].numel(), of_chain=of_chain)
         parts = (part for own in (torch.split(x, list(sizes)) if alone else [x]) for part in torch.split(own, most))
         see = inference(self.network, state, x.device)
         logits, features = zip(*(see(part.clone() if alone else part) for part in parts), strict=True)

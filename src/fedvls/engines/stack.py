@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -161,10 +162,16 @@ class Stack:
         if not self.replay.enabled:  # nothing has to stay where it was: room for what comes
             self._held.clear()
             self.kept = {}
+        self.descent.follow(job.recipe)
         self.objective = SplitObjective(job.method.objective, self.device)
         self.at_once = job.method.step.is_gradient and not self.objective.of_params
         exchange = job.method.exchange
         self.collects = exchange is not None and exchange.collects_features
+        needs = job.method.needs
+        self.wants_features = self.collects or "features" in needs
+        self.by_minibatch = teaches_by_minibatch(self.samples.network, job)
+        known = needs - {"teacher_logits"} if self.by_minibatch else needs
+        self.names = ("x", "y", *(name for name in SAMPLEWISE if name in known))
         self.steps, self.seen = (torch.zeros(count, dtype=torch.int64).numpy() for _ in range(2))
         copy_each(unflattened(self.weights[0], job.start.params), job.start.params)
         self.weights[1:] = self.weights[0]
@@ -177,7 +184,7 @@ class Stack:
                     row.copy_(momentum[f"momentum/{name}"])
         self.losses.zero_()
         self.teacher = self._held.write_all("teacher", job.start.params)
-        if teaches_by_minibatch(self.samples.network, job):
+        if self.by_minibatch:
             self.in_training = self.in_training or TeacherInTraining(self.lifted, job.start, self.capacity)
             self.in_training.receive(job.start)
         frozen = self._held.write_all("frozen", job.start.frozen)
@@ -236,13 +243,10 @@ class Stack:
         job, held, part = self._job, self._held, self._part(block.first, block.last)
         own = part.own
         assert job is not None
-        by_minibatch = teaches_by_minibatch(self.samples.network, job)
-        known = job.method.needs - {"teacher_logits"} if by_minibatch else job.method.needs
-        names = ("x", "y", *(name for name in SAMPLEWISE if name in known))
-        taken = self._gathered(names, block)
+        taken = self._gathered(block)
         point, into, x, teacher, rows = part.params, part.into, taken["x"], self.teacher, None
         real = taken["lengths"] if block.padded else None
-        if by_minibatch:
+        if self.by_minibatch:
             assert self.in_training is not None
             taken["teacher_logits"] = self.in_training.logits(own, part.frozen, part.buffers, x, real)
         sent: Mapping[str, Tensor] = self.broadcast
@@ -267,14 +271,14 @@ class Stack:
         keys = self._at_step(held["keys"])[own] if self.dropout else None
         landed: set[str] = set()
         # A gradient that nothing is added to and nobody else wants need not be kept until all are there.
-        land = self.descent.at_once(job.recipe, own, landed) if self.at_once and rows is None else None
+        land = self.descent.at_once(own, landed) if self.at_once and rows is None else None
         gradient = _Gradient(self, part, x, real, keys, inputs, into, land)
         direction = job.method.step.direction(gradient, point, StepContext(sent, part.kept, leading=1))
         changed = {name: value for name, value in direction.items() if value is not into[name]}
         for name, value in changed.items():
             into[name].copy_(value)
         elsewhere = [(rows.weights, rows.gradient, rows.velocity)] if rows is not None else []
-        self.descent.others(job.recipe, own, landed | ({rows.source.name} if rows is not None else set()), elsewhere)
+        self.descent.others(own, landed | ({rows.source.name} if rows is not None else set()), elsewhere)
         if rows is not None:
             rows.put_back()
         assert gradient.loss is not None
@@ -286,13 +290,13 @@ class Stack:
             self._collect(own, gradient.features, inputs.labels, taken["mask"] & collected.unsqueeze(1))
         self.step_number += 1
 
-    def _gathered(self, names: tuple[str, ...], block: Block) -> Tensors:
+    def _gathered(self, block: Block) -> Tensors:
         """The minibatches of the step at hand."""
         if self.replay.enabled:
-            return gathered(self._held, names, self.step_number, slice(block.first, block.last), block.width)
+            return gathered(self._held, self.names, self.step_number, slice(block.first, block.last), block.width)
         here, step = self._gathering, int(self.step_number)
         if here is None or here.block is not block or step not in here.steps:
-            here = self._gathering = Gathering(self._held, names, block, step)
+            here = self._gathering = Gathering(self._held, self.names, block, step)
         return here.at(step)
 
     def _at_step(self, each: Tensor) -> Tensor:
@@ -341,21 +345,19 @@ class _Gradient:
     ) -> None:
         self.stack, self.x, self.lengths, self.keys, self.inputs, self.into = stack, x, lengths, keys, inputs, into
         self.part, self.land = part, land
-        assert stack._job is not None
-        self.wants_features = stack.collects or "features" in stack._job.method.needs
         self.loss: Tensor | None = None
         self.features: Tensor | None = None
         self.moves = 0
 
     def __call__(self, point: Tensors, update_statistics: bool = True) -> Tensors:
         stack = self.stack
-        with keyed(self.keys):
+        with nullcontext() if self.keys is None else keyed(self.keys):
             forward: Forward = stack.lifted.forward(
                 {**point, **self.part.frozen},
                 self.part.buffers,
                 self.x,
                 self.lengths,
-                features=self.wants_features,
+                features=stack.wants_features,
                 statistics=update_statistics,
             )
         slopes = stack.objective.slopes(self.inputs, forward.logits, forward.features)
