@@ -162,22 +162,21 @@ def print_targets(rows: Sequence[Row], out: Console) -> None:
 
 
 def targets_table(work: str, targets: Sequence[Target], rows: Sequence[Row]) -> Table:
-    """The targets of one kind of work."""
+    """The targets of one kind of work: a line for each type that ours were measured in."""
     table = number_table(f"targets, {work}: our row that comes furthest")
     table.add_column("target", overflow="fold")
     for head in ("wanted", "reached", "ratio"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("by", overflow="fold")
     for target in targets:
-        best, share = target.best(rows), target.ratio(rows)
-        table.add_row(
-            target.text,
-            "stated" if target.wanted is None else _with_unit(target, target.wanted),
-            "not measured" if best is None else _with_unit(target, best[1]) + _mark(target, rows),
-            "" if share is None else f"{share:.2f}",
-            "" if best is None else _engine(best[0]),
-            style="" if best is not None else "dim",
-        )
+        said = [target.text, "stated" if target.wanted is None else _with_unit(target, target.wanted)]
+        for row, value in target.best_of_types(rows):
+            share = target.ratio(value)
+            reached = _with_unit(target, value) + _mark(target, rows)
+            table.add_row(*said, reached, "" if share is None else f"{share:.2f}", _engine(row))
+            said = ["", ""]
+        if target.reached(rows) is None:
+            table.add_row(*said, "not measured", "", "", style="dim")
     return table
 
 

@@ -62,8 +62,12 @@ class Report:
                     **{key: getattr(target, key) for key in ("text", "workload", "device", "method", "wanted", "unit")},
                     "reached": target.reached(self.rows),
                     "by": None if (best := target.best(self.rows)) is None else best[0].name,
-                    "ratio": target.ratio(self.rows),
+                    "ratio": target.ratio(target.reached(self.rows)),
                     "steady": target.steady(self.rows),
+                    "types": {
+                        row.dtype: {"reached": value, "by": row.name, "ratio": target.ratio(value)}
+                        for row, value in target.best_of_types(self.rows)
+                    },
                 }
                 for target in TARGETS
             ],

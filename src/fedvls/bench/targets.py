@@ -38,6 +38,13 @@ class Target:
         sign = -1 if self.smaller_is_better else 1
         return max(found, key=lambda pair: sign * pair[1], default=None)
 
+    def best_of_types(self, rows: Sequence[Row]) -> list[tuple[Row, float]]:
+        """Of each type that we were measured in our row that comes furthest, and its value: other programs and the
+        loop compute in float32, and what a shorter type reaches beside them has to be told apart."""
+        types = dict.fromkeys(row.dtype for row in self._same_work(rows) if row.kind == "ours")
+        found = (self.best([row for row in rows if row.kind != "ours" or row.dtype == each]) for each in types)
+        return [best for best in found if best is not None]
+
     def reached(self, rows: Sequence[Row]) -> float | None:
         """The value of our best row; None if the work was not measured."""
         best = self.best(rows)
@@ -51,9 +58,8 @@ class Target:
         work = (self.workload, self.device, self.method)
         return [row for row in rows if (row.workload, row.device, row.method) == work]
 
-    def ratio(self, rows: Sequence[Row]) -> float | None:
+    def ratio(self, value: float | None) -> float | None:
         """Reached over wanted, above 1 where the target is met; None if either is missing."""
-        value = self.reached(rows)
         if value is None or self.wanted is None:
             return None
         return self.wanted / value if self.smaller_is_better else value / self.wanted
