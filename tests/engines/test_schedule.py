@@ -54,12 +54,14 @@ def test_lengths_of_an_epochs_minibatches(samples, batch_norm, expected):
     epochs=st.integers(1, 3),
     batch_norm=st.booleans(),
     padding=st.sampled_from(["any", "partial", "none"]),
+    tile=st.sampled_from([1, 16]),
     max_steps=st.one_of(st.none(), st.integers(1, 6)),
 )
-def test_every_minibatch_is_taken_once_and_in_order(sizes, batch_size, epochs, batch_norm, padding, max_steps):
+def test_every_minibatch_is_taken_once_and_in_order(sizes, batch_size, epochs, batch_norm, padding, tile, max_steps):
     given_job = job(batch_size, epochs, max_steps)
     chosen = by_length(given_job, tasks(sizes), batch_norm=batch_norm)
-    batches = minibatches(given_job, chosen, range(epochs), batch_norm=batch_norm, padding=padding, dropout=True)
+    padded = {"padding": padding, "tile": tile}
+    batches = minibatches(given_job, chosen, range(epochs), batch_norm=batch_norm, dropout=True, **padded)
     starts = np.cumsum([0, *(task.samples for task in chosen)])
     taken = {k: [] for k in range(len(chosen))}
     keys = {k: [] for k in range(len(chosen))}
@@ -93,6 +95,26 @@ def test_epoch_by_epoch_is_the_same_as_all_at_once():
         whole = minibatches(whole_job, chosen, range(3), batch_norm=False, padding="any")
         assert sum(int((p.lengths > 0).sum()) for p in parts) == int((whole.lengths > 0).sum())
         assert sum(int(p.collected.sum()) for p in parts) == int(whole.collected.sum())
+
+
+@pytest.mark.parametrize(
+    ("samples", "batch_size", "tile", "width"),
+    [
+        (50, 10, 16, 16),
+        (50, 10, 1, 10),
+        (50, 9, 16, 9),
+        (50, 20, 16, 20),
+        (90, 60, 16, 64),
+        (9, 64, 16, 16),
+        (5, 64, 16, 8),
+    ],
+)
+def test_a_tile_is_filled_where_few_samples_are_missing(samples, batch_size, tile, width):
+    """At most six: 10 becomes 16 and 60 becomes 64, but 9 and 20 stay."""
+    given_job = job(batch_size, 1)
+    batches = minibatches(given_job, tasks([samples]), range(1), batch_norm=False, padding="any", tile=tile)
+    assert batches.widths.tolist() == [width]
+    assert batches.rows.shape[2] == width
 
 
 def test_a_stack_shrinks_as_clients_finish():

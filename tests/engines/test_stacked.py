@@ -10,7 +10,7 @@ from torch import nn
 
 import fedvls
 from fedvls import methods  # noqa: F401  (registers them)
-from fedvls.engines import choice, parallel, stacked
+from fedvls.engines import choice, parallel, stack, stacked
 from fedvls.engines.stacked import StackedEngine
 from fedvls.engines.support import say_turns
 from fedvls.lift import OneByOne, products
@@ -97,6 +97,26 @@ def test_every_recipe_agrees_with_products_by_onednn(more, onednn):
     assert_close(weights(data, "fedvls", "stacked", "float32", "mlp", **more), theirs, 1e-4)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_minibatches_filled_up_to_tiles_change_nothing(stripes, name, monkeypatch):
+    """Minibatches of 12 samples, made 16 wide."""
+    theirs = weights(stripes, name, "sequential", batch_size=12)
+    widths, laid_out = set(), stack.minibatches
+    monkeypatch.setattr(stack, "minibatches", lambda *given, **more: noted(widths, laid_out(*given, **more)))
+    monkeypatch.setattr(parallel, "cores", lambda: 1)
+    for slow in (False, True):
+        widths.clear()
+        monkeypatch.setattr(products, "mkl_is_slow", lambda slow=slow: slow)
+        assert_close(weights(stripes, name, "stacked", batch_size=12), theirs, 1e-9)
+        chain = name != "moon"  # whose head makes the model more than a chain
+        assert (16 in widths) == (slow and chain), widths
+
+
+def noted(widths, batches):
+    widths |= set(batches.widths.tolist())
+    return batches
+
+
 def test_nothing_need_be_left_when_weights_have_moved_one_by_one(onednn, monkeypatch):
     """Layers without biases, all of whose products are oneDNN's."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 5, bias=False))
@@ -150,7 +170,7 @@ def test_waves_change_nothing(stripes, monkeypatch, capacity, kind):
 def test_the_number_of_workers_does_not_change_a_bit(method, dtype, slow, monkeypatch):
     """Clients of 5 to some hundred samples, rows of an odd number of weights: a client's sums must not depend on its
     place in a stack, on the widths of its neighbours' minibatches, or on whose samples the teacher sees with its own.
-    slow: products of more than a few thousand numbers, which are most here, are oneDNN's.
+    slow: products of more than a few thousand numbers, which are most here, are oneDNN's, and minibatches get wider.
     """
     monkeypatch.setattr(products, "LARGE", 1 << 12)
     monkeypatch.setattr(products, "mkl_is_slow", lambda: slow)
@@ -168,7 +188,8 @@ def test_the_number_of_workers_does_not_change_a_bit(method, dtype, slow, monkey
                 p.copy_(torch.linspace(-0.2, 0.2, p.numel()).roll(7 * k).reshape(p.shape))
         settings = {"clients": 12, "model": model, "engine": "stacked", "dtype": dtype, "device": "cpu"}
         fed = fedvls.Federation(data, partition=partition, **settings)
-        found.append(fed.run(method, 2, 2, out=None, local_every=100).weights.tensors())
+        size = 60 if slow else 64
+        found.append(fed.run(method, 2, 2, batch_size=size, out=None, local_every=100).weights.tensors())
     for other in found[1:]:
         assert all(torch.equal(tensor, other[name]) for name, tensor in found[0].items())
 

@@ -81,10 +81,19 @@ class Stack:
         self._load(job, tasks)
         recipe = job.recipe
         padding = self.lifted.padding
+        laid_out = functools.partial(
+            minibatches,
+            job,
+            tasks,
+            batch_norm=self.batch_norm,
+            padding=padding,
+            tile=self.lifted.tile,
+            dropout=self.dropout,
+        )
         each = [range(e, e + 1) for e in range(recipe.epochs)] if self.samples.change else [range(recipe.epochs)]
         ahead = self.ahead
         for epochs in each:
-            batches = minibatches(job, tasks, epochs, batch_norm=self.batch_norm, padding=padding, dropout=self.dropout)
+            batches = laid_out(epochs)
             self._place(ahead.take() if epochs.start else self.samples.prepare(job, tasks, 0), batches)
             placed = ahead.here()
             self.rows = self._rows(job, batches.lengths.shape[1])

@@ -48,6 +48,7 @@ class ConvNet:
     """`Lifted` for networks of inverted residuals."""
 
     padding: Padding = "any"
+    tile = 1
     uncounted: frozenset[str] = frozenset()
     embedding: str | None = None
 

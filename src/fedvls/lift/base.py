@@ -31,6 +31,9 @@ class Lifted(Protocol):
     """Which minibatches may be padded: "any", the "partial" ones at the end of an epoch (at some cost), or "none".
     Padding counts in no statistic and no gradient."""
 
+    tile: int
+    """Of how many samples a padded minibatch is best a multiple, where that takes few more; 1: it does not matter."""
+
     uncounted: frozenset[str]
     """BatchNorm's counters of batches that `forward` leaves as they are; the caller adds the number of steps."""
 

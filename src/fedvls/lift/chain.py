@@ -21,6 +21,7 @@ class Chain:
     """
 
     padding: Padding = "any"
+    tile = 1
     uncounted: frozenset[str] = frozenset()
 
     def __init__(self, layers: Sequence[Layer], embedding: str | None = None) -> None:

@@ -50,6 +50,7 @@ class Functional:
         self.uncounted = frozenset(left_out)
         self.rows = Rows()
         self.module = masked(plain, self.rows, by_kernel=self.by_kernel)
+        self.tile = 1
         self.padding: Padding = "partial" if samples_are_apart(self.module, samples, self.rows) else "none"
 
     def forward(
