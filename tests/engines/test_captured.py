@@ -118,6 +118,29 @@ def test_a_teacher_in_train_mode_is_replayed_too(stripes, name, engine, captured
     assert captured
 
 
+class Stop(fedvls.Callback):
+    def on_round(self, record, timing):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["fedvls", "moon", "scaffold"])
+def test_a_run_resumes_across_captured_engines(stripes, tmp_path, name, captured):
+    """A round each by two of them, the rest by the sequential engine; what clients keep goes from one to the next."""
+
+    def run(engine, **more):
+        fed = fedvls.Federation(
+            stripes, clients=4, model=batch_norm_net(), engine=engine, dtype="float64", device="cpu"
+        )
+        return fed.run(name, 4, 2, batch_size=6, **more).weights.tensors()
+
+    for engine in ("captured stacked", "captured graphed"):
+        captured.clear()
+        with pytest.raises(KeyboardInterrupt):
+            run(engine, out=tmp_path / "run", callbacks=[Stop()])
+        assert captured
+    assert_close(run("sequential", out=tmp_path / "run"), run("sequential", out=None), 1e-9)
+
+
 class SeesTheBatch(nn.Module):
     """Says of a sample what depends on its company, so that minibatches cannot be padded."""
 
