@@ -17,7 +17,6 @@ from fedvls.engines.base import ClientTask, RoundJob
 from fedvls.engines.rows import EVEN, Waiting, WaitingRows, renumbered
 from fedvls.engines.sequential import SequentialEngine
 from fedvls.engines.stacked import StackedEngine
-from fedvls.models.text import FastText
 from fedvls.recipe import Recipe
 from fedvls.steps import sam
 
@@ -202,13 +201,6 @@ def test_updates_that_stop_early_agree_with_the_sequential_engine(method):
     for one, other in zip(mine, theirs, strict=True):
         assert_close(one.state.tensors(), other.state.tensors(), 1e-9)
         assert one.loss == pytest.approx(other.loss, rel=1e-9)
-
-
-def test_a_token_that_the_model_does_not_have_is_named(monkeypatch):
-    monkeypatch.setattr(parallel, "cores", lambda: 1)  # of several processes each names the largest of its clients
-    small = FastText(30, 8, 4)
-    with pytest.raises(fedvls.UsageError, match=r"a token 38, but the model has vectors for 0\.\.29 only"):
-        federation("stacked", model=small).run("fedavg", 1, 1, out=None)
 
 
 def test_a_pull_of_weight_0_changes_no_bit():

@@ -109,6 +109,17 @@ def test_a_vocabulary_smaller_than_the_datas_is_refused():
     assert str(caught.value) == "model 'fasttext': vocabulary = 20 is too small; the data has 30 tokens"
 
 
+@pytest.mark.parametrize("name", ["fasttext", "textcnn"])
+def test_a_module_of_texts_has_a_vector_for_every_token(name):
+    module = MODELS.build(name, sample_shape=(20,), classes=4, vocabulary=30)
+    build_network(module, (20,), 4, 0, vocabulary=30)
+    with pytest.raises(UsageError) as caught:
+        build_network(module, (20,), 4, 0, vocabulary=31)
+    assert str(caught.value) == (
+        "the data have tokens 0..30, but the model has vectors for 0..29 only; make it with vocabulary=31"
+    )
+
+
 def test_a_vocabulary_is_no_concern_of_models_that_have_none():
     with_one, without = (build_network("mlp", (20,), 4, 0, vocabulary=v) for v in (30, None))
     assert with_one.fingerprint == without.fingerprint

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..augment import Augmentation
 from ..data.resident import ResidentData
 from ..errors import UsageError, unknown
-from ..lift import lifted_by_hand
+from ..lift import SAMPLES, lifted_by_hand
 from ..models.network import Network
 from .base import ClientTask, Engine, RoundJob
 from .graphed import GraphedEngine
@@ -97,5 +97,5 @@ def _obstacle(
     network: Network, data: ResidentData, augmentation: Augmentation, job: RoundJob, trial: ClientTask
 ) -> str | None:
     """What in the model or the method stands in the way of the fast engines."""
-    samples = Samples(network, data, augmentation).some(2)
+    samples = Samples(network, data, augmentation).some(SAMPLES)
     return obstacle(network, job, samples) or why_one_by_one(job, len(trial.counts))

@@ -8,7 +8,7 @@ import torch
 
 from ..augment import Augmentation
 from ..data.resident import ResidentData
-from ..lift import OneByOne
+from ..lift import SAMPLES, OneByOne
 from ..models.network import Network
 from .base import ClientTask, RoundJob, Update
 from .samples import Samples
@@ -28,7 +28,7 @@ class GraphedEngine:
     def __init__(self, network: Network, data: ResidentData, augmentation: Augmentation) -> None:
         self.network, self.device = network, data.device
         self.samples = Samples(network, data, augmentation)
-        self.lifted = OneByOne(network, self.samples.some(3))
+        self.lifted = OneByOne(network, self.samples.some(SAMPLES))
         self._slots: list[tuple[Stack, torch.cuda.Stream]] = []
 
     def train(self, job: RoundJob, cohort: Sequence[ClientTask]) -> list[Update]:

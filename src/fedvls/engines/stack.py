@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import UsageError
 from ..flat import client_rows, copied, copy_each, unflattened
 from ..lift.base import Forward, Lifted
 from ..lift.columns import Columns, Land
@@ -224,9 +223,6 @@ class Stack:
             return None
         if not (step.is_gradient or (step.keeps_zeros and pull == 0)):
             return None
-        largest, count = int(self._held["x"].max()), len(job.start.params[name])
-        if largest >= count:  # a client's numbers would run into the next one's
-            raise UsageError(f"the data have a token {largest}, but the model has vectors for 0..{count - 1} only")
         velocity = unflattened(self.velocity, job.start.params)[name]
         waiting = Waiting.of(job.recipe, pull, steps)
         return WaitingRows(name, job.start.params[name], self.params[name], velocity, waiting)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..augment import Augmentation
 from ..data.resident import ResidentData
-from ..lift import lift
+from ..lift import SAMPLES, lift
 from ..models.network import ModelState, Network
 from .base import ClientTask, RoundJob, Update
 from .capture import aside, new_stream
@@ -61,5 +61,5 @@ class StackedEngine:
         return self._stack
 
     def _new(self, start: ModelState, capacity: int) -> Stack:
-        lifted = lift(self.network, self.samples.some(3), self.samples.data.dtype)
+        lifted = lift(self.network, self.samples.some(SAMPLES), self.samples.data.dtype)
         return Stack(lifted, self.samples, start, capacity, batch_norm=self.network.has_batch_norm)

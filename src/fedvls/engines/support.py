@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from ..lift import draws_on_its_own
+from ..lift import draws_on_its_own, samples_are_apart_in_evaluation
 from ..models.dropout import KEYED, Keyed
 from ..models.network import Network
 from .base import ClientTask, Engine, RoundJob
 from .capture import SELDOM
 from .memory import free_memory
+from .teaching import teaches_by_minibatch
 
 if TYPE_CHECKING:
     from .stack import Stack
@@ -30,7 +31,7 @@ CPU_STACK = 8
 def obstacle(network: Network, job: RoundJob, samples: Tensor) -> str | None:
     """Why clients of this model cannot be trained with everything prepared beforehand; None if they can.
 
-    samples: a few inputs, to find out whether the model draws random numbers on its own.
+    samples: a few inputs, to find out whether the model draws random numbers on its own or looks across the batch.
     """
     if job.recipe.teacher_mode == "train":
         if network.has_dropout:
@@ -45,6 +46,14 @@ def obstacle(network: Network, job: RoundJob, samples: Tensor) -> str | None:
         found = ", ".join(sorted(others)) or "in its forward"
         known = ", ".join(kind.__name__ for kind in KEYED)
         return f"the model draws random numbers as it goes ({found}); of layers that do, these can be keyed: {known}"
+    whole_epochs = {"teacher_logits", "teacher_features", "previous_features"} & job.method.needs
+    if teaches_by_minibatch(network, job):
+        whole_epochs -= {"teacher_logits"}
+    if whole_epochs and not samples_are_apart_in_evaluation(network.prototype, samples):
+        return (
+            "in evaluation mode, too, what the model says of a sample depends on the minibatch (a BatchNorm without "
+            "running statistics, or a layer that looks across the batch), and the method asks such a model"
+        )
     return None
 
 

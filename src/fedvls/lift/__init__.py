@@ -15,9 +15,10 @@ from .base import Forward, Lifted
 from .chain import Chain
 from .columns import Columns
 from .functional import OneByOne, Vectorised
-from .trial import draws_on_its_own
+from .trial import SAMPLES, draws_on_its_own, samples_are_apart_in_evaluation
 
 __all__ = [
+    "SAMPLES",
     "Forward",
     "Lifted",
     "OneByOne",
@@ -27,6 +28,7 @@ __all__ = [
     "inference",
     "lift",
     "lifted_by_hand",
+    "samples_are_apart_in_evaluation",
 ]
 
 

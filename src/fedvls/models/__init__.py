@@ -35,6 +35,8 @@ def build_network(
     vocabulary: how many token numbers the data has, if its samples are texts.
     """
     if isinstance(model, nn.Module):
+        if vocabulary is not None and isinstance(model, text.TEXT_MODELS):
+            text.check_vectors(model.embedding, vocabulary)
         return Network(model, classes, classifier)
     values = complete_spec(model)
     name = values.pop("name")

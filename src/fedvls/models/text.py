@@ -49,6 +49,19 @@ class TextCnn(nn.Module):
         return logits
 
 
+TEXT_MODELS = (FastText, TextCnn)
+
+
+def check_vectors(embedding: nn.Embedding, vocabulary: int) -> None:
+    """Tokens without a vector would be found out in the middle of a round, if at all."""
+    last = embedding.num_embeddings - 1
+    if last < vocabulary - 1:
+        raise UsageError(
+            f"the data have tokens 0..{vocabulary - 1}, but the model has vectors for 0..{last} only; make it with "
+            f"vocabulary={vocabulary}"
+        )
+
+
 @MODELS.register("fasttext")
 def fasttext(
     sample_shape: tuple[int, ...], classes: int, dimension: int = 32, vocabulary: int = VOCABULARY
