@@ -61,7 +61,7 @@ def evaluate_each(network: Network, states: Sequence[ModelState], data: Resident
 def predict(network: Network, state: ModelState, data: ResidentData, which: slice = slice(None)) -> Predictions:
     """What the model says of these test batches (by default all), each with its summed cross-entropy in float64."""
     found = []
-    see, of_chain = inference(network, state, data.device), chain_of(network.prototype, data.device) is not None
+    see, of_chain = inference(network, state, data.device), chain_of(network, data.device) is not None
     for x, labels in data.test_batches(which, of_chain=of_chain):
         logits, _ = see(x)
         loss = torch.nn.functional.cross_entropy(logits.double(), labels, reduction="sum")

@@ -192,6 +192,23 @@ def test_a_step_is_captured_anew_when_rates_or_what_is_sent_are_others(stripes, 
     assert len(captured) == 5
 
 
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_step_is_captured_anew_when_clients_keep_something_again(stripes, captured, sends):
+    """What they keep comes, goes with another rate or with what the server sends, and comes again."""
+    network, data = Network(small_mlp(), 5), ResidentData(stripes, torch.device("cpu"), torch.float64)
+    indices = torch.arange(24)
+    counts = torch.bincount(data.y_train[indices], minlength=5).double()
+    start, method = network.start(data.device, torch.float64), fedvls.get_method("scaffold")
+    own = {f"control/{name}": torch.full_like(value, 0.1) for name, value in start.params.items()}
+    engines = [kind(network, data, get_augmentation("none")) for kind in (SequentialEngine, StackedEngine)]
+    for lr, kept, sent in ((0.01 if sends else 0.1, own, own if sends else {}), (0.01, {}, {}), (0.01, own, {})):
+        job = RoundJob(start, method, Recipe(epochs=3, batch_size=4, lr=lr), 0, 1, sent)
+        task = ClientTask(0, indices, counts, kept)
+        theirs, mine = (engine.train(job, [task])[0].state.tensors() for engine in engines)
+        assert_close(mine, theirs, 1e-9)
+    assert len(captured) == 3
+
+
 def test_a_graph_does_again_what_it_saw():
     x, total, step = torch.ones(3), torch.zeros(3), torch.zeros(1, dtype=torch.int64)
     table = torch.arange(4.0)

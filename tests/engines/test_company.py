@@ -71,6 +71,28 @@ def test_so_does_one_whose_teacher_sees_minibatches(stripes, name):
     assert_close(weights(stripes, name, without_statistics, "stacked", teacher_mode="train"), theirs, 1e-9)
 
 
+class OnInputs(nn.Module):
+    """Its classifier takes the samples as they are, so that features have no gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.head(x.flatten(1))
+
+
+@pytest.mark.parametrize("name", ["fedmr", "fpl"])
+def test_features_may_be_the_inputs(stripes, name):
+    theirs = weights(stripes, name, OnInputs, "sequential")
+    assert_close(weights(stripes, name, OnInputs, "stacked"), theirs, 1e-9)
+
+
+def test_a_model_that_cannot_be_stacked_is_one_line(stripes):
+    with pytest.raises(fedvls.UsageError, match=r"'stacked' cannot train this: a step failed \(.*\); use --engine seq"):
+        weights(stripes, "fedavg", lambda: normalising(momentum=None), "stacked")
+
+
 def test_the_trial_tells_who_minds_company():
     x = torch.randn(16, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     found = {model: samples_are_apart_in_evaluation(model(), x) for model in (*COMPANY, normalising)}

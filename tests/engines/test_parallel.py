@@ -146,6 +146,55 @@ def test_only_plain_chains_are_trained_without_autograd():
         assert linear_chain(other) is None
 
 
+def a_relu_twice(relu, *layers):
+    return nn.Sequential(nn.Flatten(), layers[0], relu, layers[1], relu, layers[2])
+
+
+def tied(one, other):
+    other.weight = one.weight
+    return nn.Sequential(nn.Flatten(), one, nn.ReLU(), other, nn.Linear(16, 5))
+
+
+def hooked(layer):
+    layer.register_forward_hook(lambda module, given, out: out * 2)
+    return nn.Sequential(nn.Flatten(), layer, nn.ReLU(), nn.Linear(12, 5))
+
+
+def a_layer_twice(layer):
+    return nn.Sequential(nn.Flatten(), layer, nn.ReLU(), layer, nn.ReLU(), nn.Linear(16, 5))
+
+
+NOT_AS_IT_SEEMS = {
+    "a ReLU that comes twice": lambda: a_relu_twice(nn.ReLU(), *map(nn.Linear, (16, 12, 12), (12, 12, 5))),
+    "a layer that comes twice": lambda: a_layer_twice(nn.Linear(16, 16)),
+    "layers that share weights": lambda: tied(nn.Linear(16, 16), nn.Linear(16, 16)),
+    "a hook": lambda: hooked(nn.Linear(16, 12)),
+    "a classifier of two layers": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(16, 12), nn.ReLU(), nn.Sequential(nn.Linear(12, 7), nn.ReLU(), nn.Linear(7, 5))
+    ),
+}
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedvls", "fpl"])
+@pytest.mark.parametrize("kind", list(NOT_AS_IT_SEEMS))
+def test_a_model_that_looks_like_a_chain_is_trained_and_judged_as_what_it_is(stripes, kind, method):
+    torch.manual_seed(0)
+    model, classifier = NOT_AS_IT_SEEMS[kind](), "3" if "classifier" in kind else None
+    found = []
+    for engine in ("sequential", "parallel", "stacked"):
+        fed = fedvls.Federation(
+            stripes, clients=4, model=model, classifier=classifier, engine=engine, device="cpu", dtype="float64"
+        )
+        result = fed.run(method, 2, 2, batch_size=7, lr=0.05, out=None)
+        itself = result.network.module(result.weights).eval()
+        with torch.no_grad():
+            said = itself(torch.from_numpy(stripes.x_test).double()).argmax(-1)
+        assert result.last == pytest.approx(float((said == torch.from_numpy(stripes.y_test)).double().mean()))
+        found.append(result.weights.tensors())
+    for other in found[1:]:
+        assert_close(other, found[0], 1e-9)
+
+
 @pytest.mark.parametrize(("model", "expected"), [("mlp", "stacked"), ("cnn", "parallel")])
 def test_the_engine_is_chosen_where_it_can_work(stripes, model, expected):
     """Stacks where the model has a form written for them."""

@@ -17,6 +17,7 @@ from fedvls.engines.base import ClientTask, RoundJob
 from fedvls.engines.rows import EVEN, Waiting, WaitingRows, renumbered
 from fedvls.engines.sequential import SequentialEngine
 from fedvls.engines.stacked import StackedEngine
+from fedvls.numerics import repeatable
 from fedvls.recipe import Recipe
 from fedvls.steps import sam
 
@@ -124,9 +125,9 @@ def federation(engine, dtype="float64", model="fasttext"):
     )
 
 
-def trained(engine, method="fedvls", dtype="float64", rounds=2, epochs=3, **recipe):
+def trained(engine, method="fedvls", dtype="float64", rounds=2, epochs=3, model="fasttext", **recipe):
     recipe = {"batch_size": 5, "lr": 0.3, "weight_decay": 0.01} | recipe
-    return federation(engine, dtype).run(method, rounds, epochs, out=None, local_every=100, **recipe)
+    return federation(engine, dtype, model).run(method, rounds, epochs, out=None, local_every=100, **recipe)
 
 
 @pytest.fixture
@@ -209,14 +210,26 @@ def test_a_pull_of_weight_0_changes_no_bit():
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize("method", ["fedvls", "fedprox", "fedsam"])
-def test_same_seed_same_bits_whatever_the_number_of_workers(method, monkeypatch):
+@pytest.mark.parametrize("dimension", [32, 17])
+@pytest.mark.parametrize("method", ["fedvls", "fedprox", "fedsam", "fedgf", "mofedsam"])
+def test_same_seed_same_bits_whatever_the_number_of_workers(method, dimension, monkeypatch):
+    model = {"name": "fasttext", "dimension": dimension}
     found = []
     for count in (1, 1, 2, 3):
         monkeypatch.setattr(parallel, "cores", lambda count=count: count)
-        found.append(trained("stacked", method, "float32").weights.tensors())
+        found.append(trained("stacked", method, "float32", model=model).weights.tensors())
     for other in found[1:]:
         assert all(torch.equal(tensor, other[name]) for name, tensor in found[0].items())
+
+
+@settings(deadline=None)
+@given(st.integers(1, 40), st.integers(1, 20), st.integers(0, 20), st.integers(0, 2**31))
+def test_zeros_behind_a_clients_rows_do_not_change_a_sum_over_them(dimension, own, more, seed):
+    """Their number depends on who shares the stack; norms of FedSAM's kind are sums over all."""
+    rows = torch.randn(own * EVEN * dimension, generator=torch.Generator().manual_seed(seed))
+    padded = torch.cat([rows, torch.zeros(more * EVEN * dimension)])
+    with repeatable(CPU, 1, "float32"):  # one thread, as workers have
+        assert torch.equal(rows.unsqueeze(0).sum(-1)[0], padded.expand(2, -1).contiguous().sum(-1)[1])
 
 
 @pytest.mark.parametrize("method", ["fedprox", "fedvls"])

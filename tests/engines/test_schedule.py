@@ -14,6 +14,7 @@ import fedvls
 from fedvls.engines import ClientTask, RoundJob
 from fedvls.engines.batches import batch_lengths, dropout_keys, epoch_batches
 from fedvls.engines.schedule import blocks, by_length, minibatches
+from fedvls.lift import products
 from fedvls.models.network import ModelState
 from fedvls.recipe import Recipe
 
@@ -54,13 +55,13 @@ def test_lengths_of_an_epochs_minibatches(samples, batch_norm, expected):
     epochs=st.integers(1, 3),
     batch_norm=st.booleans(),
     padding=st.sampled_from(["any", "partial", "none"]),
-    tile=st.sampled_from([1, 16]),
+    width=st.sampled_from([int, products.aligned, products.good_width]),
     max_steps=st.one_of(st.none(), st.integers(1, 6)),
 )
-def test_every_minibatch_is_taken_once_and_in_order(sizes, batch_size, epochs, batch_norm, padding, tile, max_steps):
+def test_every_minibatch_is_taken_once_and_in_order(sizes, batch_size, epochs, batch_norm, padding, width, max_steps):
     given_job = job(batch_size, epochs, max_steps)
     chosen = by_length(given_job, tasks(sizes), batch_norm=batch_norm)
-    padded = {"padding": padding, "tile": tile}
+    padded = {"padding": padding, "width": width}
     batches = minibatches(given_job, chosen, range(epochs), batch_norm=batch_norm, dropout=True, **padded)
     starts = np.cumsum([0, *(task.samples for task in chosen)])
     taken = {k: [] for k in range(len(chosen))}
@@ -97,24 +98,14 @@ def test_epoch_by_epoch_is_the_same_as_all_at_once():
         assert sum(int(p.collected.sum()) for p in parts) == int(whole.collected.sum())
 
 
-@pytest.mark.parametrize(
-    ("samples", "batch_size", "tile", "width"),
-    [
-        (50, 10, 16, 16),
-        (50, 10, 1, 10),
-        (50, 9, 16, 9),
-        (50, 20, 16, 20),
-        (90, 60, 16, 64),
-        (9, 64, 16, 16),
-        (5, 64, 16, 8),
-    ],
-)
-def test_a_tile_is_filled_where_few_samples_are_missing(samples, batch_size, tile, width):
-    """At most six: 10 becomes 16 and 60 becomes 64, but 9 and 20 stay."""
-    given_job = job(batch_size, 1)
-    batches = minibatches(given_job, tasks([samples]), range(1), batch_norm=False, padding="any", tile=tile)
-    assert batches.widths.tolist() == [width]
-    assert batches.rows.shape[2] == width
+def test_minibatches_are_made_as_wide_as_they_are_wanted():
+    """Full ones of 10 samples, and those of a client with 3, for which 8 are laid out; a model may want any width."""
+    given_job = job(10, 1)
+    batches = minibatches(
+        given_job, tasks([50, 3]), range(1), batch_norm=False, padding="any", width=lambda samples: samples + 6
+    )
+    assert batches.widths.tolist() == [16, 14]
+    assert batches.rows.shape[2] == 16
 
 
 def test_a_stack_shrinks_as_clients_finish():

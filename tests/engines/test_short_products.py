@@ -17,6 +17,7 @@ from fedvls import (
 )
 from fedvls.lift import chain_of
 from fedvls.method import METHODS
+from fedvls.models.network import Network
 from fedvls.numerics import forward_precision, repeatable
 
 NAMES = [entry.name for entry in METHODS if entry.build.__module__.startswith("fedvls.")]
@@ -43,7 +44,7 @@ def test_a_chain_multiplies_short_numbers_and_its_gradients_are_autocasts():
     x, slope = torch.randn(2, 7, 16, generator=draw), torch.randn(2, 7, 5, generator=draw)
     params = {name: torch.stack([p.detach(), 1.5 * p.detach()]) for name, p in module.named_parameters()}
     into = {name: torch.full_like(p, torch.nan) for name, p in params.items()}
-    chain = chain_of(module, CPU)
+    chain = chain_of(Network(module, 5), CPU)
     with repeatable(CPU, 1, "bf16"):
         with Products() as products:
             forward = chain.forward(params, {}, x, None, features=True, statistics=True)

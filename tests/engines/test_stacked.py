@@ -170,7 +170,9 @@ def test_waves_change_nothing(stripes, monkeypatch, capacity, kind):
 def test_the_number_of_workers_does_not_change_a_bit(method, dtype, slow, monkeypatch):
     """Clients of 5 to some hundred samples, rows of an odd number of weights: a client's sums must not depend on its
     place in a stack, on the widths of its neighbours' minibatches, or on whose samples the teacher sees with its own.
-    slow: products of more than a few thousand numbers, which are most here, are oneDNN's, and minibatches get wider.
+    slow: products of more than a few thousand numbers, which are most here, are oneDNN's. Minibatches of 7 samples are
+    padded, so that clients' matrices begin at multiples of 16 bytes; without that half of these fail. Nobody sees to
+    that for bf16, nor where a model is more than a chain (MOON's head, FedConcat's last rounds): there they have 64.
     """
     monkeypatch.setattr(products, "LARGE", 1 << 12)
     monkeypatch.setattr(products, "mkl_is_slow", lambda: slow)
@@ -178,7 +180,7 @@ def test_the_number_of_workers_does_not_change_a_bit(method, dtype, slow, monkey
     centres, y = draw.normal(size=(10, 50)), draw.integers(0, 10, 2_400)
     x = (centres[y] + draw.normal(size=(2_400, 50))).astype(np.float32)
     data = fedvls.FederatedData.from_arrays(x[:2_000], y[:2_000], x[2_000:], y[2_000:])
-    found = []
+    found, size = [], 64 if dtype == "bf16" or method in ("moon", "fedconcat") else 7
     for count in (1, 2, 3):
         monkeypatch.setattr(parallel, "cores", lambda count=count: count)
         partition = fedvls.dirichlet(beta=0.1, min_size=5)
@@ -188,7 +190,6 @@ def test_the_number_of_workers_does_not_change_a_bit(method, dtype, slow, monkey
                 p.copy_(torch.linspace(-0.2, 0.2, p.numel()).roll(7 * k).reshape(p.shape))
         settings = {"clients": 12, "model": model, "engine": "stacked", "dtype": dtype, "device": "cpu"}
         fed = fedvls.Federation(data, partition=partition, **settings)
-        size = 60 if slow else 64
         found.append(fed.run(method, 2, 2, batch_size=size, out=None, local_every=100).weights.tensors())
     for other in found[1:]:
         assert all(torch.equal(tensor, other[name]) for name, tensor in found[0].items())

@@ -93,7 +93,7 @@ def test_steps_are_replayed_not_called(stripes, monkeypatch, engine, kind):
 @pytest.mark.parametrize("name", ["fedvls", "fedvls-soft", "fedlc", "fedlmd", "moon", "scaffold", "feddyn"])
 def test_replayed_steps_know_the_clients_of_their_round(stripes, name, engine, kind):
     """Half of the clients a round: label statistics, and what clients keep, change under captured steps."""
-    some = {"participation": 0.5, "batch_size": 3}
+    some = {"participation": 0.5, "batch_size": 6}  # of three samples BatchNorm makes 1e-9 of rounding
     theirs = weights(stripes, name, "sequential", "float64", kind, **some)
     assert_close(weights(stripes, name, engine, "float64", kind, **some), theirs, 1e-9)
 

@@ -10,10 +10,13 @@ from support import WITHOUT_ONEDNN
 from torch import nn
 from torch.func import functional_call
 
+from fedvls.flat import client_rows
 from fedvls.lift import chain_of, products
 from fedvls.lift.columns import Columns
 from fedvls.models.mlp import Mlp
+from fedvls.models.network import Network
 from fedvls.models.text import FastText
+from fedvls.numerics import repeatable
 
 CPU = torch.device("cpu")
 NETWORKS = {
@@ -49,7 +52,7 @@ def test_outputs_and_gradients_are_autograds(name, batch, dtype, library):
     params = {key: torch.randn(clients, *p.shape, generator=draw, dtype=dtype) for key, p in module.named_parameters()}
     slope = torch.randn(clients, batch, 5, generator=draw, dtype=dtype)
     into = {key: torch.full_like(p, torch.nan) for key, p in params.items()}
-    chain = chain_of(module, CPU)
+    chain = chain_of(Network(module, 5), CPU)
     assert isinstance(chain, Columns)
     forward = chain.forward(params, {}, x, None, features=True, statistics=True)
     assert forward.features is not None
@@ -117,6 +120,47 @@ def test_only_large_float32_products_leave_mkl(monkeypatch):
         taken.clear()
         products.transposed_times(torch.ones(1, 32, rows), torch.ones(1, 32, 32))
         assert len(taken) == asked, rows
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 5), st.integers(2, 60), st.integers(2, 60), st.integers(1, 60), st.integers(0, 2**31), st.booleans()
+)
+def test_a_clients_products_do_not_depend_on_its_place_in_a_stack(clients, m, k, samples, seed, near):
+    """Those of a layer's step, in minibatches as wide as chains make them. near: weights that are no rows of a stack,
+    but a point near them, one client's right behind the other's. (A layer with one input is multiplied as a vector.)"""
+    draw, width = torch.Generator().manual_seed(seed), products.aligned(samples)
+    weight = client_rows({"": torch.empty(m, k)}, clients)[1][""].copy_(torch.randn(clients, m, k, generator=draw))
+    weight = products.each_aligned(weight.contiguous() if near else weight)
+    x, above = (torch.randn(clients, size, width, generator=draw) for size in (k, m))
+    with repeatable(CPU, 1, "float32"):  # one thread, as workers have
+        one, into = (client_rows({"": torch.empty(m, k)}, count)[1][""] for count in (1, clients))
+        products.times_transposed(above, x, into)
+        outputs, slopes = products.times_transposed(weight, x.mT), products.transposed_times(weight, above)
+        for client in range(clients):
+            w, a, b = (each[client : client + 1].clone() for each in (weight, x, above))
+            assert torch.equal(products.times_transposed(b, a, one)[0], into[client])
+            assert torch.equal(products.times_transposed(w, a.mT)[0], outputs[client])
+            assert torch.equal(products.transposed_times(w, b)[0], slopes[client])
+
+
+@pytest.mark.parametrize(
+    ("samples", "slow", "width"),
+    [(10, True, 16), (10, False, 12), (9, True, 12), (8, True, 8), (20, True, 20), (60, True, 64), (1, True, 4)],
+)
+def test_minibatches_are_padded_to_four_or_to_what_slow_mkl_takes_at_once(samples, slow, width, monkeypatch):
+    """Sixteen, where at most six are missing."""
+    monkeypatch.setattr(products, "mkl_is_slow", lambda: slow)
+    assert products.good_width(samples) == width
+
+
+def test_points_near_a_stacks_weights_are_laid_out_like_these():
+    for shape, copied in (((3, 2, 5), True), ((3, 2, 6), False), ((1, 2, 5), False)):
+        x = torch.arange(float(torch.Size(shape).numel())).view(shape)
+        found = products.each_aligned(x)
+        assert torch.equal(found, x)
+        assert (found is not x) == copied
+        assert found.stride(0) % 4 == 0 or shape[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,9 @@ def choose(
         return ENGINES[name](network, data, augmentation), reason
     if name in ("stacked", "graphed"):
         reason = _obstacle(network, data, augmentation, job, trial) or ""
-        if name == "graphed" and not reason:
-            reason = why_not_captured(GraphedEngine(network, data, augmentation), job, trial) or ""
+        if not reason and (name == "graphed" or lifted_by_hand(network, data.device, data.dtype) is None):
+            kind = GraphedEngine if name == "graphed" else StackedEngine
+            reason = why_not_captured(kind(network, data, augmentation), job, trial) or ""
         if reason:
             raise UsageError(f"engine {name!r} cannot train this: {reason}; use --engine sequential")
     return ENGINES[name](network, data, augmentation), "asked for"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -21,9 +21,7 @@ class Descent:
     def __init__(self, weights: Tensor, gradients: Tensor, velocity: Tensor, like: Mapping[str, Tensor]) -> None:
         """like: the parameters by name, in that order."""
         self._rows: Place = (weights, gradients, velocity)
-        self._sizes = {name: t.numel() for name, t in like.items()}
-        weights_by_name, velocity_by_name = (unflattened(rows, like) for rows in (weights, velocity))
-        self._each = {name: (weights_by_name[name].unbind(), velocity_by_name[name].unbind()) for name in like}
+        self._like = {name: torch.empty(t.shape, device="meta") for name, t in like.items()}
         self._parts: dict[tuple[int, int, frozenset[str]], list[Place]] = {}
 
     def follow(self, recipe: Recipe) -> None:
@@ -39,6 +37,12 @@ class Descent:
             maximize=False,
             is_first_step=False,
         )
+
+    @cached_property
+    def _each(self) -> dict[str, tuple[Sequence[Tensor], Sequence[Tensor]]]:
+        """Each client's weights and velocity by name. Made when wanted: a thousand clients have many."""
+        weights, velocity = (unflattened(rows, self._like) for rows in (self._rows[0], self._rows[2]))
+        return {name: (weights[name].unbind(), velocity[name].unbind()) for name in self._like}
 
     def at_once(self, own: slice, landed: set[str]) -> Callable[[str, int, Tensor], None]:
         """A function that moves one parameter of one of the clients `own` along a gradient that has just been computed
@@ -68,7 +72,7 @@ class Descent:
             yield tuple(rows[own] for rows in self._rows)  # type: ignore[misc]
             return
         begin = end = 0
-        for name, size in [*self._sizes.items(), ("", 0)]:
+        for name, size in [*((name, t.numel()) for name, t in self._like.items()), ("", 0)]:
             if name in done or not name:
                 if end > begin:
                     yield from zip(*(rows[own, begin:end].unbind() for rows in self._rows), strict=True)

@@ -116,7 +116,7 @@ class ParallelEngine:
 
     def _one_by_one(self, job: RoundJob, cohort: Sequence[ClientTask]) -> Engine:
         """The fastest way for one client: without autograd over the layers where there is one."""
-        chain = chain_of(self.network.prototype, self.data.device)
+        chain = chain_of(self.network, self.data.device)
         if chain is None or why_one_by_one(job, len(cohort[0].counts)) is not None:
             return SequentialEngine(self.network, self.data, self.augmentation)
         return StackedEngine(self.network, self.data, self.augmentation, most=1)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..recipe import Recipe
 
-EVEN = 16  # rows are taken in such numbers, so that no client's end where a vector of the processor does not
+EVEN = 64  # rows are taken in such numbers: sums add up to 64 numbers at a time, and zeros behind must not change them
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..augment import Augmentation, draws
 from ..data.resident import ResidentData
 from ..lift import chain_of, inference
+from ..lift.columns import Columns
 from ..models.network import ModelState, Network
 from ..numerics import half_precision
 from .base import ClientTask, RoundJob, Tensors
@@ -83,7 +84,7 @@ class Samples:
         Where all that is done to them is to multiply them in a short type, they are kept in it.
         """
         first = self.some(1)
-        multiplied = first.is_floating_point() and chain_of(self.network.prototype, first.device) is not None
+        multiplied = first.is_floating_point() and isinstance(chain_of(self.network, first.device), Columns)
         short = half_precision() if multiplied else None
         most, end = self.data.batch_for_inference(first.numel()), 0
         out = first.new_empty(count, *first.shape[1:], dtype=short or first.dtype)
@@ -114,7 +115,7 @@ class Samples:
         its stack. A GPU wants few and large passes.
         """
         alone = x.device.type == "cpu"
-        of_chain = chain_of(self.network.prototype, x.device) is not None
+        of_chain = chain_of(self.network, x.device) is not None
         most = self.data.batch_for_inference(x[0].numel(), of_chain=of_chain)
         parts = (part for own in (torch.split(x, list(sizes)) if alone else [x]) for part in torch.split(own, most))
         see = inference(self.network, state, x.device)

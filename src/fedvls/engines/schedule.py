@@ -6,7 +6,7 @@ clients, some consecutive steps, one width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,9 +17,6 @@ from .base import ClientTask, RoundJob
 from .batches import batch_lengths, dropout_keys, epoch_batches
 
 NARROWEST = 8
-FEW = 6
-"""So many samples may be added for a full tile: in an MLP's step a minibatch of 10 takes longer than one of 16, and one
-of 8 does not."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +66,10 @@ def minibatches(
     *,
     batch_norm: bool,
     padding: Padding,
-    tile: int = 1,
+    width: Callable[[int], int] = int,
     dropout: bool = False,
 ) -> Minibatches:
-    """The clients' minibatches of these epochs. tile: of how many samples a padded one is best a multiple.
+    """The clients' minibatches of these epochs. width: how wide one of so many samples is made, where any is padded.
 
     Where any minibatch may be padded, each client goes on without a pause. Otherwise an epoch begins at the same step
     for every client (shorter ones wait), so that minibatches of equal width meet.
@@ -94,10 +91,11 @@ def minibatches(
     stride = max(len(epoch.batches) for own in found for epoch in own)
     steps = stride * len(epochs) if aligned else max(sum(len(epoch.batches) for epoch in own) for own in found)
     longest = [max((len(rows) for epoch in own for rows in epoch.batches), default=0) for own in found]
-    widths = np.maximum([_padded(task.samples, recipe.batch_size, tile) for task in tasks], longest)
-    width = {"any": int(widths.max()), "partial": max(recipe.batch_size, *longest), "none": max(longest)}[padding]
+    wide = [max(_padded(task.samples, recipe.batch_size), most) for task, most in zip(tasks, longest, strict=True)]
+    widths = np.array([width(samples) for samples in wide])
+    widest = {"any": int(widths.max()), "partial": max(recipe.batch_size, *longest), "none": max(longest)}[padding]
     result = Minibatches(
-        np.zeros((len(tasks), steps, width), np.int64),
+        np.zeros((len(tasks), steps, widest), np.int64),
         np.zeros((len(tasks), steps), np.int32),
         np.zeros((len(tasks), steps), np.bool_),
         widths,
@@ -127,12 +125,9 @@ class _Epoch(NamedTuple):
     keys: np.ndarray | None
 
 
-def _padded(samples: int, batch_size: int, tile: int) -> int:
-    """The batch size, or for a client with less the next power of two: few widths, so few captured steps. With a few
-    more where that fills tiles."""
-    width = batch_size if samples >= batch_size else min(batch_size, max(NARROWEST, 1 << (samples - 1).bit_length()))
-    missing = -width % tile
-    return width + missing if missing <= FEW else width
+def _padded(samples: int, batch_size: int) -> int:
+    """The batch size, or for a client with less the next power of two: few widths, so few captured steps."""
+    return batch_size if samples >= batch_size else min(batch_size, max(NARROWEST, 1 << (samples - 1).bit_length()))
 
 
 def blocks(batches: Minibatches, batch_size: int, padding: Padding) -> Iterator[Block]:

@@ -86,7 +86,7 @@ class Stack:
             tasks,
             batch_norm=self.batch_norm,
             padding=padding,
-            tile=self.lifted.tile,
+            width=self.lifted.width,
             dropout=self.dropout,
         )
         each = [range(e, e + 1) for e in range(recipe.epochs)] if self.samples.change else [range(recipe.epochs)]
@@ -208,6 +208,8 @@ class Stack:
         kept = {name: torch.zeros_like(place) for name, place in self.kept.items()}
         for name, rows in self._together(tasks, "previous/", "momentum/", others=True).items():
             kept[name] = _filled(rows, self.capacity)
+        if kept.keys() != self.kept.keys():  # which decides, too, which operations a step is
+            self.replay.forget()
         self.kept = self._held.write_all("kept", kept)
         for name in FEATURES:
             if name in self._held:

@@ -86,13 +86,15 @@ def say_turns(fit: int, clients: int, device: torch.device) -> None:
 
 
 def why_not_captured(engine: Engine, job: RoundJob, task: ClientTask) -> str | None:
-    """What stands in the way of capturing this model's and method's step, found by trying it on a client."""
+    """What stands in the way of this model's and method's step, captured on CUDA, found by trying it on a client."""
+    on_cuda = task.indices.device.type == "cuda"
     few = replace(job.recipe, epochs=SELDOM + 2, max_steps=SELDOM + 2)
     try:
         engine.train(replace(job, recipe=few), [task])
-        torch.cuda.synchronize(task.indices.device)
+        if on_cuda:
+            torch.cuda.synchronize(task.indices.device)
     except RuntimeError as error:
-        return f"capturing a step failed ({' '.join(str(error).split())[:160]})"
+        return f"{'capturing ' if on_cuda else ''}a step failed ({' '.join(str(error).split())[:160]})"
     finally:
         engine.close()
     return None

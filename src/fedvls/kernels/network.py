@@ -48,7 +48,6 @@ class ConvNet:
     """`Lifted` for networks of inverted residuals."""
 
     padding: Padding = "any"
-    tile = 1
     uncounted: frozenset[str] = frozenset()
     embedding: str | None = None
 
@@ -57,6 +56,10 @@ class ConvNet:
         self.operations = operations
         self.columns = {unit.weight: unit.columns for unit in structure.units()}
         self._rehearsed: set[object] = set()
+
+    def width(self, samples: int) -> int:
+        """As wide as it is."""
+        return samples
 
     @torch.no_grad()
     def forward(

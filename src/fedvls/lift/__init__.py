@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import kernels
 from ..models.chain import parts
@@ -35,7 +35,7 @@ __all__ = [
 def lifted_by_hand(network: Network, device: torch.device, dtype: torch.dtype) -> Lifted | None:
     """The network in a form written for stacks, if there is one: chains of Linear layers, fastText, and on CUDA the
     convolutional networks that the package has kernels for."""
-    chain = chain_of(network.prototype, device)
+    chain = chain_of(network, device)
     if chain is not None:
         return chain
     if dtype == torch.float64 or not kernels.available(device):
@@ -43,10 +43,11 @@ def lifted_by_hand(network: Network, device: torch.device, dtype: torch.dtype) -
     return kernels.convnet(network.prototype, half_precision() or dtype, torch.backends.cuda.matmul.allow_tf32)
 
 
-def chain_of(module: nn.Module, device: torch.device) -> Chain | None:
-    """The module as a chain, in the layout that its device likes; None if it is anything else."""
-    found = parts(module)
-    if found is None:
+def chain_of(network: Network, device: torch.device) -> Chain | None:
+    """The network as a chain, in the layout that its device likes; None if it is anything else. Features are what the
+    last layer takes."""
+    found = parts(network.prototype)
+    if found is None or found.layers[-1].weight != f"{network.classifier}.weight":
         return None
     kind = Columns if device.type == "cpu" and not kernels.available(device) else Chain
     return kind(found.layers, found.embedding)
@@ -65,7 +66,7 @@ def inference(network: Network, state: ModelState, device: torch.device) -> Call
         folded = kernels.folded(network.prototype, state.tensors(), half_precision() or dtype, short)
         if folded is not None:
             return folded
-    chain = chain_of(network.prototype, device)
+    chain = chain_of(network, device)
     if isinstance(chain, Columns):
         return chain.inference(state.params)
     return lambda x: network.logits_and_features(state, x, train=False)

@@ -31,15 +31,16 @@ class Lifted(Protocol):
     """Which minibatches may be padded: "any", the "partial" ones at the end of an epoch (at some cost), or "none".
     Padding counts in no statistic and no gradient."""
 
-    tile: int
-    """Of how many samples a padded minibatch is best a multiple, where that takes few more; 1: it does not matter."""
-
     uncounted: frozenset[str]
     """BatchNorm's counters of batches that `forward` leaves as they are; the caller adds the number of steps."""
 
     embedding: str | None
     """The first parameter, `[V, d]`, if the inputs are numbers of its rows and nothing else reads them: then the rows
     a minibatch has are enough for it, in any order, inputs renumbered; but 0, which is padding, stays 0."""
+
+    def width(self, samples: int) -> int:
+        """How wide a minibatch of so many samples is best made, where any may be padded."""
+        ...
 
     def forward(
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool

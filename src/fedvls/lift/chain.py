@@ -21,11 +21,14 @@ class Chain:
     """
 
     padding: Padding = "any"
-    tile = 1
     uncounted: frozenset[str] = frozenset()
 
     def __init__(self, layers: Sequence[Layer], embedding: str | None = None) -> None:
         self.layers, self.embedding = layers, embedding
+
+    def width(self, samples: int) -> int:
+        """As wide as it is: captured steps have no use for more."""
+        return samples
 
     def first(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """What the first layer is given, `[K, B, n]`."""

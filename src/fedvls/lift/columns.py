@@ -6,16 +6,24 @@ is read row by row, and the objective finds its classes before the samples (`ker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
-from ..models.chain import Layer
 from ..numerics import full_precision, half_precision
 from .base import Forward, Tensors
 from .chain import Chain
-from .products import by_onednn, plus_product, suits_onednn, tile, times_transposed, transposed_times
+from .products import (
+    aligned,
+    by_onednn,
+    each_aligned,
+    good_width,
+    plus_product,
+    suits_onednn,
+    times_transposed,
+    transposed_times,
+)
 from .vectors import scatter_vectors
 
 Land = Callable[[str, int, Tensor], None]
@@ -28,15 +36,17 @@ class Columns(Chain):
     Called where gradients are off: to turn them off here again would cost every step as much as a small product.
     """
 
-    def __init__(self, layers: Sequence[Layer], embedding: str | None = None) -> None:
-        super().__init__(layers, embedding)
-        # Texts have little to multiply, and short types are multiplied by oneDNN.
-        self.tile = tile() if embedding is None and half_precision() is None else 1
+    def width(self, samples: int) -> int:
+        """Short types are multiplied by oneDNN, and texts have little to multiply."""
+        if half_precision() is not None:
+            return samples
+        return aligned(samples) if self.embedding is not None else good_width(samples)
 
     def forward(
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
     ) -> Forward:
         first, short = self.first(params, x), half_precision()
+        params = params | {layer.weight: each_aligned(params[layer.weight]) for layer in self.layers}
         if short is not None:
             params, first = params | self.shortened(params, short), first.to(short)
         columns = [first.mT]

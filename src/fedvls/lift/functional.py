@@ -50,8 +50,11 @@ class Functional:
         self.uncounted = frozenset(left_out)
         self.rows = Rows()
         self.module = masked(plain, self.rows, by_kernel=self.by_kernel)
-        self.tile = 1
         self.padding: Padding = "partial" if samples_are_apart(self.module, samples, self.rows) else "none"
+
+    def width(self, samples: int) -> int:
+        """As wide as it is: what is not full has padding as it is, if it may have any."""
+        return samples
 
     def forward(
         self, params: Tensors, buffers: Tensors, x: Tensor, rows: Tensor | None, *, features: bool, statistics: bool
@@ -68,7 +71,7 @@ class Functional:
     def backward(self, forward: Forward, d_logits: Tensor, d_features: Tensor | None, into: Tensors) -> None:
         (logits, caught), leaves = forward.saved
         outputs, slopes = [logits], [d_logits]
-        if d_features is not None:
+        if d_features is not None and caught.requires_grad:  # a classifier may take the inputs themselves
             outputs, slopes = [logits, caught], [d_logits, d_features]
         wanted = [leaves[name] for name in into]
         found = torch.autograd.grad(outputs, wanted, slopes, allow_unused=True)

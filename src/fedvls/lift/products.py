@@ -19,6 +19,8 @@ LARGE = 1 << 20
 """Multiplications in a product from which on oneDNN is faster, its call included."""
 TURNED = 4
 """So many times as many, where matrices have to be transposed for it."""
+TILE, FEW = 16, 6
+"""Columns that slow MKL takes at once, and how many may be missing for them to be worth adding."""
 
 
 def has_onednn() -> bool:
@@ -44,10 +46,28 @@ def vendor(told: Path = Path("/proc/cpuinfo")) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
 
 
-def tile() -> int:
-    """Of how many columns a product had best have a multiple: 200x200 times 200x10 takes slow MKL 29 us, and times
-    200x16 18."""
-    return 16 if mkl_is_slow() else 1
+def aligned(numbers: int) -> int:
+    """The next multiple of four. If a client's matrix has so many columns, or numbers, the next client's begins at a
+    multiple of 16 bytes. From elsewhere MKL rounds differently: sums would depend on a client's place in a stack."""
+    return -(-numbers // 4) * 4
+
+
+def each_aligned(matrices: Tensor) -> Tensor:
+    """`[K, m, k]`, copied if they begin elsewhere. A stack's own parameters do, points near them may not."""
+    clients, size = len(matrices), matrices[0].numel()
+    if clients == 1 or aligned(matrices.stride(0)) == matrices.stride(0):
+        return matrices
+    places: Tensor = matrices.new_empty(clients, aligned(size))[:, :size].view(matrices.shape)
+    return places.copy_(matrices)
+
+
+def good_width(columns: int) -> int:
+    """How many columns are best multiplied, if those that are missing may be padding.
+
+    Slow MKL likes sixteen: 200x200 times 200x10 takes 29 us, and times 200x16 18. But times 200x8 takes 21.
+    """
+    full = -(-columns // TILE) * TILE
+    return full if mkl_is_slow() and full - columns <= FEW else aligned(columns)
 
 
 def suits_onednn(left: Tensor, columns: int, times: int = 1) -> bool:

@@ -31,6 +31,8 @@ class Parts:
 
 def parts(module: nn.Module) -> Parts | None:
     """The parts of a chain, or None if the module is anything else."""
+    if _is_more_than_its_layers(module):
+        return None
     if type(module) is FastText:
         names = ("hidden", "classifier")
         plain = all(type(module.get_submodule(name)) is nn.Linear for name in names)  # MOON puts a head in between
@@ -39,6 +41,15 @@ def parts(module: nn.Module) -> Parts | None:
         return None
     found = linear_chain(module)
     return Parts(found, None) if found else None
+
+
+def _is_more_than_its_layers(module: nn.Module) -> bool:
+    """Whether layers share parameters, or hooks do something of their own."""
+    each, alone = (list(module.named_parameters(remove_duplicate=duplicate)) for duplicate in (False, True))
+    return len(each) != len(alone) or any(
+        layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+        for layer in module.modules()
+    )
 
 
 def linear_chain(module: nn.Module) -> list[Layer] | None:
@@ -68,7 +79,9 @@ def linear_chain(module: nn.Module) -> list[Layer] | None:
 
 def _leaves(module: nn.Module, prefix: str) -> list[tuple[str, nn.Module]]:
     found: list[tuple[str, nn.Module]] = []
-    for name, child in module.named_children():
+    for name, child in module._modules.items():  # named_children() would leave out a layer that comes a second time
+        if child is None:
+            continue
         path = f"{prefix}.{name}" if prefix else name
         found += _leaves(child, path) if type(child) is nn.Sequential else [(path, child)]
     return found
